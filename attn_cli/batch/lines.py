@@ -10,9 +10,10 @@ from functools import cached_property, partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, storage_errors
+from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, inputs_of, storage_errors
 from attn_cli.errors import AttnError, InputError
 from attn_cli.io.files import packing
+from attn_cli.io.types import OnPart
 from attn_cli.settings.output import Keys, keys_named
 from attn_cli.settings.settings import Settings
 
@@ -155,3 +156,14 @@ def chunks_of(
         yield Chunk(first, waiting[:count])
         del waiting[:count]
         first += count
+
+
+def numbered(file: str, progress: OnPart) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, or of standard input, as text, each with its number from 1."""
+    feed = Feed(inputs_of([file]) if file != "-" else ())
+    for number, line in enumerate(chain.from_iterable(feed.groups()), 1):
+        if line is None:
+            raise InputError(f"Line {number} is longer than {LONGEST_LINE:,} bytes.", "Give a text a line.")
+        yield number, line.decode("utf-8", "replace")
+        if feed.done is not None:
+            progress(feed.done)

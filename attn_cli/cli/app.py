@@ -21,9 +21,9 @@ def _listed(written: str) -> dict[str, tuple[str, Any]]:
 
 COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
     **_listed(
-        "attend:explain attend:self_ attend:masked attend:cross example:lookup compute:compute check:check "
-        "check:exercise compare:compare compute:show_ attend:page heads:heads next_word:effect next_word:patch "
-        "next_word:lens learn:verify live:live next_word:generate example:example"
+        "attend:explain attend:self_ attend:masked attend:cross compute:lookup compute:compute check:check "
+        "check:exercise compare:compare compute:show_ attend:page compare:heads next_word:effect next_word:patch "
+        "next_word:lens learn:verify live:live next_word:generate compute:example"
     ),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"

@@ -1,26 +1,33 @@
-"""attn compute and attn show: attention of matrices, and weights that came from elsewhere on attn's own screens."""
+"""attn compute, show, example, lookup: attention of matrices, ready weights, worked examples, a dictionary."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import typer
 
 from attn_cli.cli import origins, read_text
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import argument, own, takes
-from attn_cli.errors import FileError, InputError, refuse, visible
+from attn_cli.cli.options import Pause, argument, own, takes
+from attn_cli.errors import FileError, InputError, UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_TRACE, trace_result
+from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
 from attn_cli.settings import declare
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings, check_shaping
+from attn_cli.teach.examples import EXAMPLES, Example, load
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
+    from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
+    from attn_cli.render.blocks import Block
+    from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
+    from attn_cli.trace.trace import Trace
 
 LABELS = ("tokens", "context_tokens")
 MATRICES_HELP = (
@@ -118,3 +125,128 @@ def show_(
         return page_of_weights(saved, settings)
 
     deliver(replace(trace_result(trace_weights(saved, settings), view), page=page), view)
+
+
+@takes("TOKENS VECTORS projection layer COMPUTED PLACED ROWS SCREEN tidy FIGURE")
+def example(
+    context: typer.Context,
+    settings: Settings,
+    view: View,
+    name: str | None = argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES, default=None),
+    pause: Pause = False,
+) -> None:
+    """A worked example from a tutorial.
+
+    NAME is day1, coffee, coffee-notebook, manchester, a2 or dictionary. Any option of attn self recomputes the
+    same inputs with that setting.
+
+    Example: attn example coffee --mask causal
+    """
+    if name is None:
+        _list(view, pause)
+        return
+    if name not in EXAMPLES:
+        hint = f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}."
+        raise UsageError(f"There is no example {visible(name)!r}.", hint, "NAME")
+    chosen = load(name)
+    figures = {"drawing"} if chosen.acts is None and not pause else set()
+    what = "--pause" if pause else f"The example {name}"
+    view = choose(view, {*OF_TRACE} - {"drawing"} | figures, what, "example")
+    if chosen.acts is not None:
+        read_text.prepare_index(settings.embedding, "random, ")
+        from attn_cli.render.views.soft_dictionary import story
+        from attn_cli.teach.soft_dictionary import dictionary_example
+
+        acts = chosen.acts
+        one = dictionary_example(acts, settings_for(settings, view))
+        deliver(_result(one, view, lambda view: story(one, acts, view)), view, pause)
+        return
+    if chosen.given is not None:
+        settings = origins.prefer_given(context, settings, chosen.given, "score mask heads")
+    deliver(trace_result(_trace(chosen, settings_for(settings, view)), view), view, pause)
+
+
+def _trace(chosen: Example, settings: Settings) -> Trace:
+    from attn_cli.pipeline.sources.matrices import trace_matrices
+    from attn_cli.pipeline.sources.text import trace_text
+
+    given = chosen.given
+    if given is None:
+        return trace_text("example", chosen.text, None, chosen.with_defaults(settings))
+    if settings.embedding is None:
+        has_both = settings.projection is not None and given.get("Q") is not None
+        refuse(has_both, f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")
+        return trace_matrices("example", given, settings)
+    refuse(given.tokens is None, f"{given.name} has no words to look up.", "Leave out -e.", "--embedding")
+    settings = replace(settings, tokenizer="whitespace", score=settings.score or given.score)
+    return trace_text("example", " ".join(given.tokens or ()), None, settings)
+
+
+def _list(view: View, pause: bool) -> None:
+    view = choose(view, OF_RECORD, "The list of examples", "examples")
+    refuse(pause, "--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
+    examples = [{"name": name, "about": load(name).about} for name in EXAMPLES]
+
+    def table(terminal: Terminal) -> str:
+        from attn_cli.render.screen.text import wrapped
+
+        lines = (wrapped(f"{one['name']:<16} {one['about']}", terminal.width, hanging=17) for one in examples)
+        return terminal.paint(chain.from_iterable(lines))
+
+    deliver(record_result("examples", {"examples": examples}, table), view)
+
+
+WORDS_HELP = "What to look for, and the dictionary; - as QUERY is standard input."
+OWN_HELP = "W_q and W_k: identity, random, or a file.  [default: identity]"
+OWN_VALUES = ("identity", "random")
+OWN_PROJECTION = own("NAME|FILE", OWN_HELP, declare.ATTENTION, "--projection", "-p", values=OWN_VALUES)
+
+
+# A dictionary's keys have no order, and there is one query.
+@takes("TOKENS VECTORS COMPUTED versus top dtype SCREEN tidy")
+def lookup(
+    settings: Settings,
+    view: View,
+    words: list[str] | None = argument("[QUERY] KEY=VALUE...", WORDS_HELP, default=None),
+    source: str | None = own(
+        "FILE", "More pairs, from a JSON object of keys and values.", declare.INPUT, "--from"
+    ),
+    own_projection: str | None = OWN_PROJECTION,
+) -> None:
+    """Look up a query in three ways: exact match, nearest key, and attention (a soft lookup).
+
+    The value of the key as written; the value of the nearest key; a share of every value, which is attention.
+    A key of several words is the mean of their vectors. Where all values are numbers, they are weighted.
+
+    Example: attn lookup colour brand=Porche model=Taycan color=black
+    """
+    view = choose(view, {*OF_TRACE} - {"drawing"}, "lookup", "lookup")
+    words = [as_utf8(word) for word in words or []]
+    if not words and source is None:
+        raise read_text.NoText("lookup")
+    from attn_cli.inputs.record import dictionary, pairs_from, pairs_in, read_record  # loads NumPy
+
+    is_named = bool(words) and "=" not in words[0]
+    query, arguments = (words[0], words[1:]) if is_named else (None, words)
+    pairs = pairs_from(arguments)
+    if source is not None:
+        pairs = [*pairs_in(read_record(source), visible(source)), *pairs]
+    whole = dictionary(pairs)
+    text = read_text.read_text(query, "lookup", settings).strip()
+    if not text:
+        raise read_text.NoText("lookup")
+    from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
+
+    settings = settings_for(replace(settings, projection=own_projection), view)
+    with read_text.attention_progress(settings.embedding, "Looking") as progress:
+        found = look_up(text, whole, settings, progress)
+    from attn_cli.render.views.soft_dictionary import lookup as screen
+
+    deliver(_result(found, view, lambda view: screen(found, view)), view)
+
+
+def _result(
+    found: Lookup | DictionaryExample, view: View, blocks: Callable[[View], Iterable[Block]]
+) -> Result:
+    of_trace = trace_result(found.trace, view)
+    return replace(of_trace, blocks=blocks, record=lambda view: found.to_dict(view.steps))
