@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -26,6 +27,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
+from attn_cli.vectors import detect
 from attn_cli.vectors import open_vectors as cache
 from attn_cli.vectors.table import SourceFile
 from tests.shell import COMMAND, ROOT, surroundings
@@ -51,16 +53,10 @@ class Stage(NamedTuple):
     def data(self) -> Path:
         return self.folder / "data" / "attn" / "vectors"
 
-    def env(self) -> dict[str, str]:
-        places = {"XDG_CACHE_HOME": str(self.folder / "cache"), "XDG_DATA_HOME": str(self.folder / "data")}
-        return surroundings(places)
-
-    @contextlib.contextmanager
-    def home(self) -> Iterator[None]:
-        """Let this process keep things where a run does."""
-        kept = ("XDG_CACHE_HOME", "XDG_DATA_HOME")
-        with mock.patch.dict(os.environ, {name: self.env()[name] for name in kept}):
-            yield
+    @property
+    def places(self) -> dict[str, str]:
+        """Where this run keeps things, as variables."""
+        return {f"XDG_{name.upper()}_HOME": str(self.folder / name) for name in ("cache", "data")}
 
 
 class Told(NamedTuple):
@@ -76,13 +72,6 @@ def row(line: int) -> np.ndarray:
     return np.arange(DIM) * 0.125 - line
 
 
-def written(path: Path, lines: int) -> str:
-    with path.open("w") as file:
-        for line in range(lines):
-            file.write(f"w{line} {' '.join(f'{number:.4f}' for number in row(line))}\n")
-    return digest(path)
-
-
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -90,14 +79,18 @@ def digest(path: Path) -> str:
 @contextlib.contextmanager
 def stage(lines: int = LINES) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="attn-kill-") as made:
-        folder = Path(made)
-        file = folder / "words.txt"
-        yield Stage(folder, file, lines, written(file, lines))
+        file = Path(made, "words.txt")
+        with file.open("w") as stream:
+            for line in range(lines):
+                stream.write(f"w{line} {' '.join(f'{number:.4f}' for number in row(line))}\n")
+        yield Stage(Path(made), file, lines, digest(file))
 
 
 def started(on: Stage, *args: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*COMMAND, *args], env=on.env(), cwd=ROOT, preexec_fn=preexec, **pipes)
+    return subprocess.Popen(
+        [*COMMAND, *args], env=surroundings(on.places), cwd=ROOT, preexec_fn=preexec, **pipes
+    )
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[str, str]:
@@ -118,15 +111,15 @@ def importing(on: Stage, preexec: Callable[[], None] | None = None) -> subproces
 def unsound(on: Stage) -> list[str]:
     """Return what is wrong after a fault: with the file, the index, a lookup, or the folders."""
     wrong = [] if digest(on.file) == on.digest else ["the user's file changed"]
-    wrong += filter(None, (_index_wrong(on, path) for path in on.cache.glob("*.index")))
+    with mock.patch.dict(os.environ, on.places):
+        wrong += filter(None, (_index_wrong(on, path) for path in on.cache.glob("*.index")))
+        wrong += _lookup_wrong(on)
     for folder in (on.cache, on.data):
-        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-        wrong += [f"{name} is left" for name in names if not _may_be_there(name)]
-    return wrong + _lookup_wrong(on)
-
-
-def _may_be_there(name: str) -> bool:
-    return name.endswith((".index", ".json")) or (name.startswith(".") and name.endswith(".part"))
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        wrong += [
+            f"{name} is left" for name in names if not re.fullmatch(r".*\.(index|json)|\..*\.part", name)
+        ]
+    return wrong
 
 
 def _index_wrong(on: Stage, path: Path) -> str:
@@ -135,23 +128,18 @@ def _index_wrong(on: Stage, path: Path) -> str:
         places = sorted(read_safetensors(path)[0]["offsets"].tolist())
     except (AttnError, KeyError) as error:
         return f"no sound index is kept: {error!r}"
-    with on.home():
-        source = SourceFile.at(on.file)
-        taken = str(cache.index_path(source.path)) == str(path) and cache.WordIndex.of(source, "text")
+    source = SourceFile.at(on.file)
+    taken = str(cache.index_path(source.path)) == str(path) and cache.WordIndex.of(source, "text")
     lengths = [len(line) + 1 for line in on.file.read_bytes().split(b"\n")]
     is_right = places == [0, *itertools.accumulate(lengths[:-2])]
     return "the kept index has wrong places" if taken and not is_right else ""
 
 
 def _lookup_wrong(on: Stage) -> list[str]:
-    from attn_cli.vectors.detect import open_file
-
-    words = (f"w{on.lines // 2}", f"w{on.lines - 1}", f"w{on.lines}")
-    with on.home():
-        found = open_file(str(on.file)).find(words)
-    right = {words[0]: row(on.lines // 2), words[1]: row(on.lines - 1)}
-    same = found.keys() == right.keys() and all(np.array_equal(found[word], right[word]) for word in right)
-    return [] if same else [f"a lookup gives {found}"]
+    right = {f"w{line}": row(line).tolist() for line in (on.lines // 2, on.lines - 1)}
+    found = detect.open_file(str(on.file)).find((*right, f"w{on.lines}"))
+    is_right = {word: vector.tolist() for word, vector in found.items()} == right
+    return [] if is_right else [f"a lookup gives {found}"]
 
 
 def held(on: Stage) -> str:
@@ -171,15 +159,13 @@ def cleared(on: Stage) -> None:
 
 def duration(on: Stage) -> float:
     """Return how long an import takes from start to end, in seconds: the second of two."""
-    taken = 0.0
     for _ in range(2):
         cleared(on)
         start = time.monotonic()
         end, said = ended(importing(on))
-        taken = time.monotonic() - start
         if end != "exit 0":
             raise SystemExit(f"An import without any fault ends with {end}: {said}")
-    return taken
+    return time.monotonic() - start
 
 
 def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Told:
@@ -193,14 +179,11 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Told:
         process.send_signal(number)
         end, said = ended(process)
         wrong = unsound(on)
-        if number == signal.SIGINT and _before_attn(end, said):
-            end = "before attn began"
-        else:
-            wrong += noise(said)
-        if number == signal.SIGINT and end not in ("exit 130", "exit 0", "before attn began"):
-            wrong.append(f"{end}: {said[-200:]}")
-        if number == signal.SIGINT and not held(on).endswith(" 0 .part"):
-            wrong.append("an interrupted run leaves a .part")
+        if number == signal.SIGINT:
+            end = "before attn began" if _before_attn(end, said) else end
+            wrong += [] if end in ("exit 130", "exit 0", "before attn began") else [f"{end}: {said[-200:]}"]
+            wrong += [] if held(on).endswith(" 0 .part") else ["an interrupted run leaves a .part"]
+        wrong += [] if end == "before attn began" else noise(said)
         told.ends[f"{end}, {'older' if is_older else 'none'} before: {held(on)}"] += 1
         told.lost.extend(f"run {run}: {what}" for what in wrong)
     return told
@@ -280,10 +263,10 @@ def changing(on: Stage, runs: int, seed: int) -> Told:
     whole, sound = on.file.read_bytes(), on.folder / "sound.txt"
     cleared(on)
     for run in range(0, runs, 4):
-        verbs = [
-            rng.choice((("nearest", f"w{rng.randrange(on.lines)}"), ("info",), ("import",))) for _ in range(4)
-        ]
-        started_now = [started(on, "vectors", *_of_file(on, verb)) for verb in verbs]
+        nearest = ("nearest", f"w{rng.randrange(on.lines)}", "-e", str(on.file), "--top", "3")
+        kinds = (nearest, ("info", str(on.file)), ("import", str(on.file), "--name", "x"))
+        verbs = rng.choices(kinds, k=4)
+        started_now = [started(on, "vectors", *verb) for verb in verbs]
         while any(process.poll() is None for process in started_now):
             _rewrite(on.file, whole, sound, rng)
             time.sleep(rng.choice((0.01, 0.1, 0.5)))
@@ -297,28 +280,21 @@ def changing(on: Stage, runs: int, seed: int) -> Told:
     return told
 
 
-def _of_file(on: Stage, verb: Sequence[str]) -> list[str]:
-    if verb[0] == "nearest":
-        return [*verb, "-e", str(on.file), "--top", "3"]
-    return [verb[0], str(on.file), *(["--name", "x"] if verb[0] == "import" else [])]
-
-
 def _rewrite(file: Path, whole: bytes, beside: Path, rng: Random) -> None:
-    kind = rng.randrange(5)
-    if kind == 0:
-        os.truncate(file, rng.randrange(len(whole)))
-    elif kind == 1:
-        file.write_bytes(whole)
-    elif kind == 2:
-        beside.write_bytes(whole[: rng.randrange(len(whole))])
-        os.replace(beside, file)
-    elif kind == 3:
-        with file.open("r+b") as stream:
-            stream.seek(rng.randrange(max(1, file.stat().st_size)))
-            stream.write(rng.randbytes(4096))
-    else:
-        file.unlink()
-        file.write_bytes(whole)
+    match rng.randrange(5):
+        case 0:
+            os.truncate(file, rng.randrange(len(whole)))
+        case 1:
+            beside.write_bytes(whole[: rng.randrange(len(whole))])
+            os.replace(beside, file)
+        case 2:
+            with file.open("r+b") as stream:
+                stream.seek(rng.randrange(max(1, file.stat().st_size)))
+                stream.write(rng.randbytes(4096))
+        case kind:
+            if kind == 3:
+                file.unlink()
+            file.write_bytes(whole)
 
 
 def shown(told: Told) -> None:
@@ -339,14 +315,13 @@ def main() -> int:
     with stage() as on:
         taken = duration(on)
         print(f"an import of {on.file.stat().st_size:,} bytes takes {taken:.2f} s")
-        faults: list[Callable[[], Told]] = [
-            lambda: killed(on, asked.runs, signal.SIGKILL, asked.seed, taken),
-            lambda: killed(on, asked.runs // 4, signal.SIGINT, asked.seed + 1, taken),
-            lambda: not_allowed(on),
-            lambda: changing(on, asked.runs, asked.seed + 2),
-        ]
-        for fault in faults:
-            told = fault()
+        for fault, *args in (
+            (killed, asked.runs, signal.SIGKILL, asked.seed, taken),
+            (killed, asked.runs // 4, signal.SIGINT, asked.seed + 1, taken),
+            (not_allowed,),
+            (changing, asked.runs, asked.seed + 2),
+        ):
+            told = fault(on, *args)
             losses += len(told.lost)
             shown(told)
     print(f"{losses} lost in {time.monotonic() - began:.0f} s; seed {asked.seed}")
