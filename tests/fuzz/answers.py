@@ -25,7 +25,7 @@ CODES = (
 SHOWN = ("q", "k", "v", "scores", "scaled_scores", "masked_scores", "weights", "output")
 MARKS = (np.nan, -np.inf, -1e9, -1e4)  # what programs put where a mask is
 ROUNDINGS = (2, 3, 4, None)
-TOGETHER = ({"no-scaling", "scaled-by-d"},)  # cannot be made both
+TOGETHER = {"no-scaling", "scaled-by-d"}  # cannot be made both
 
 
 def exercise(draw, least=2):
@@ -74,11 +74,10 @@ def mask_of(record, n_q, n_k, corner=False):
     named = record.get("mask")
     if named is None or not isinstance(named, str):
         return named
+    apart = np.arange(n_k) - np.arange(n_q)[:, np.newaxis]
     if named.startswith("window"):
-        size = int(named.partition(":")[2])
-        return np.array([[abs(i - j) <= size for j in range(n_k)] for i in range(n_q)])
-    shift = n_k - n_q if (named == "causal-bottom-right") != corner else 0
-    return np.array([[j <= i + shift for j in range(n_k)] for i in range(n_q)])
+        return np.abs(apart) <= int(named.partition(":")[2])
+    return apart <= (n_k - n_q if (named == "causal-bottom-right") != corner else 0)
 
 
 def softmax(scores, axis):
@@ -91,13 +90,10 @@ def solved(record, mistakes=(), draw=None, rounded=None):
     """Return every step as a student would hand it in who makes these mistakes; `rounded` rounds on the way."""
     keep = (lambda x: x) if rounded is None else (lambda x: np.round(x, rounded))
     heads = record["heads"]
-    q, k, v = projected(record, "transposed-w" in mistakes, draw)
-    q, k, v = keep(q), keep(k), keep(v)
+    q, k, v = map(keep, projected(record, "transposed-w" in mistakes, draw))
     if "k-v-swapped" in mistakes:
         k, v = v, k
-    n_q, n_k = len(q), len(k)
-    corner = "causal-corner" in mistakes
-    mask = mask_of(record, n_q, n_k, corner)
+    mask = mask_of(record, len(q), len(k), "causal-corner" in mistakes)
     if mask is not None and "mask-inverted" in mistakes:
         mask = ~mask
     after = "mask-after-softmax" in mistakes
@@ -121,16 +117,11 @@ def solved(record, mistakes=(), draw=None, rounded=None):
         weights = keep(weights)
         for name, value in zip(steps, (scores, scaled, masked, weights, weights @ vh), strict=True):
             steps[name].append(value)
-    for name, parts in steps.items():
-        found[name] = parts[0] if heads == 1 else np.array(parts)
-    if heads > 1:
-        for name in ("weights", "output"):
-            if "heads-not-averaged" not in mistakes:
-                found[name] = found[name].mean(axis=0)
-            elif (way := draw.integers(3)) == 1:
-                found[name] = found[name][0]
-            elif way == 2:
-                found[name] = found[name].sum(axis=0)
+    found |= {name: parts[0] if heads == 1 else np.array(parts) for name, parts in steps.items()}
+    for name in ("weights", "output") if heads > 1 else ():
+        whole = found[name]
+        ways = (lambda m=whole: m, lambda m=whole: m[0], lambda m=whole: m.sum(axis=0))
+        found[name] = ways[draw.integers(3)]() if "heads-not-averaged" in mistakes else whole.mean(axis=0)
     return found
 
 
@@ -206,22 +197,14 @@ def written(folder, name, record, suffix="json"):
     return path
 
 
-def verdict(folder, record, answer, suffix="json", tol=1e-3):
-    right = read_answer_key(written(folder, "right", record), Settings())
-    return grade(read_submission(written(folder, "answer", answer, suffix)), right, tol)
-
-
-def reach(digits):
-    return max(1e-3, 0 if digits is None else 0.5 * 10**-digits) * 1.001
-
-
 def alike(steps, others, answer, digits):
     """Tell whether two ways of computing cannot be told apart by what an answer shows of them."""
+    reach = max(1e-3, 0 if digits is None else 0.5 * 10**-digits) * 1.001
     with np.errstate(invalid="ignore"):
         return all(
             steps[name].shape == others[name].shape
             and np.array_equal(np.isneginf(steps[name]), np.isneginf(others[name]))
-            and np.nan_to_num(np.abs(steps[name] - others[name])).max() <= 2 * reach(digits)
+            and np.nan_to_num(np.abs(steps[name] - others[name])).max() <= 2 * reach
             for name in answer
         )
 
@@ -246,7 +229,7 @@ def outcome(found, codes, steps, answer, digits, singly):
 
 
 def two_of(codes, draw):
-    pairs = [pair for pair in itertools.combinations(codes, 2) if set(pair) not in TOGETHER]
+    pairs = [pair for pair in itertools.combinations(codes, 2) if set(pair) != TOGETHER]
     return [pairs[int(draw.integers(len(pairs)))]] if pairs else []
 
 
@@ -266,7 +249,9 @@ def campaign(count, seed, told=None, least=2):
                 steps = singly[mistakes] = solved(record, mistakes, own, on_the_way)
                 answer = handed(draw, steps, digits)
                 suffix = "npz" if n % 5 == 0 else "json"
-                found = verdict(folder, record, dressed(draw, answer, record["heads"]), suffix)
+                key = read_answer_key(written(folder, "right", record), Settings())
+                handed_in = written(folder, "answer", dressed(draw, answer, record["heads"]), suffix)
+                found = grade(read_submission(handed_in), key, 1e-3)
                 said = outcome(found, mistakes, steps, answer, digits, singly)
                 kind = {0: "right", 1: mistakes[0] if mistakes else "", 2: "two"}[len(mistakes)]
                 counts[kind][said] += 1
@@ -278,9 +263,8 @@ def campaign(count, seed, told=None, least=2):
 def main(count):
     def told(n, mistakes, said, found, record, answer):
         shapes = {name: np.shape(value) for name, value in answer.items()}
-        print(
-            n, mistakes, said, found.candidates, found.first and found.first.step, shapes, record.get("mask")
-        )
+        step = found.first and found.first.step
+        print(n, mistakes, said, found.candidates, step, shapes, record.get("mask"))
 
     counts = campaign(count, 0, told)
     for name, found in counts.items():

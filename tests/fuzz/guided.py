@@ -99,16 +99,13 @@ def _arrays() -> list[bytes]:
 
 
 def _models() -> list[bytes]:
-    from tests import small_models
+    from tests.small_models import arrays, table, write
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "m.safetensors"
-        found = []
-        for layers in (1, 2):
-            made = small_models.arrays(layers=layers)
-            small_models.write(path, made, small_models.table(), ["a", "b", "c"])
-            found.append(path.read_bytes())
-        return found
+    with tempfile.NamedTemporaryFile() as file:
+        return [
+            Path(write(file.name, arrays(layers=layers), table(), ["a", "b", "c"])).read_bytes()
+            for layers in (1, 2)
+        ]
 
 
 BETWEEN = b"\n----\n"  # the files of a checkpoint in one file: config.json, a safetensors file, an index
@@ -136,13 +133,12 @@ def _checkpoints() -> list[bytes]:
 
     arrays = by_hand.gpt2(vocabulary=3, places=3, d=2, layers=1)
     index = json.dumps({"weight_map": dict.fromkeys(arrays, "one.safetensors")}).encode()
-    gpt2 = [
-        json.dumps(by_hand.GPT2 | {"n_embd": 2, "n_layer": 1, "n_head": 1}).encode(),
-        by_hand.safetensors(arrays),
-    ]
-    bert = by_hand.BERT | {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = json.dumps(by_hand.GPT2 | {"n_embd": 2, "n_layer": 1, "n_head": 1}).encode()
+    gpt2 = [config, by_hand.safetensors(arrays)]
+    sizes = {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1}
+    bert = json.dumps(by_hand.BERT | sizes).encode()
     other = by_hand.safetensors(by_hand.bert(vocabulary=3, places=3, d=2, layers=1))
-    return [BETWEEN.join(files) for files in (gpt2, [*gpt2, index], [json.dumps(bert).encode(), other])]
+    return [BETWEEN.join(files) for files in (gpt2, [*gpt2, index], [bert, other])]
 
 
 KEYS = """
@@ -185,10 +181,9 @@ class Guard:
         except Exception as error:
             self.keep(data, place(error))
         self.warm -= 1
-        if (peak := _peak()) > self.peak:
-            self.peak = peak
-            if peak - before > MOST_MEMORY + len(data) and self.warm < 0:
-                self.keep(data, f"memory {(peak - before) >> 20} MB")
+        was, self.peak = self.peak, _peak()
+        if self.peak > was and self.peak - before > MOST_MEMORY + len(data) and self.warm < 0:
+            self.keep(data, f"memory {(self.peak - before) >> 20} MB")
 
     def keep(self, data: bytes, where: str) -> None:
         if where in self.told:
@@ -220,15 +215,17 @@ def fuzz(name: str, runs: int, seed: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made:
-        folder, words = Path(made), Path(made) / "words"
-        (folder / "corpus").mkdir()
+        folder, corpus = Path(made), Path(made, "corpus")
+        corpus.mkdir()
         for number, data in enumerate(seeds):
-            (folder / "corpus" / str(number)).write_bytes(data)
-        words.write_text("".join(f'"{key}"\n' for key in KEYS.split()))
-        limits = f"-runs={runs} -seed={seed} -max_len={max(LONGEST, *map(len, seeds))} -timeout={SECONDS}"
-        more = [f"-dict={words}", f"-artifact_prefix={found}/", str(folder / "corpus")]
-        told = ["-print_final_stats=1", "-rss_limit_mb=2048"]
-        atheris.Setup([sys.argv[0], *limits.split(), *told, *more], Guard(name, read, folder))
+            (corpus / str(number)).write_bytes(data)
+        (folder / "words").write_text("".join(f'"{key}"\n' for key in KEYS.split()))
+        options = {
+            "runs": runs, "seed": seed, "max_len": max(LONGEST, *map(len, seeds)), "timeout": SECONDS,
+            "print_final_stats": 1, "rss_limit_mb": 2048, "dict": folder / "words", "artifact_prefix": f"{found}/",
+        }  # fmt: skip
+        given = [f"-{option}={value}" for option, value in options.items()]
+        atheris.Setup([sys.argv[0], *given, str(corpus)], Guard(name, read, folder))
         atheris.Fuzz()
 
 
@@ -244,8 +241,7 @@ def main() -> int:
     parser.add_argument("--share", default="0/1", help="of the readers: 0/2 and 1/2 on two processors")
     asked = parser.parse_args()
     if importlib.util.find_spec("atheris") is None:
-        print("Install it first: pip install atheris", file=sys.stderr)
-        return 2
+        sys.exit("Install it first: pip install atheris")
     if asked.reader:
         fuzz(asked.reader, asked.runs, asked.seed)
         return 0
@@ -258,19 +254,16 @@ def main() -> int:
 def _apart(name: str, runs: int, seed: int) -> tuple[int, int]:
     """Fuzz a reader in a process of its own; return how many runs and failures there were."""
     began = time.monotonic()
-    module = [sys.executable, "-m", "tests.fuzz.guided"]
-    command = [*module, "--reader", name, f"--runs={runs}", f"--seed={seed}"]
+    options = ["--reader", name, f"--runs={runs}", f"--seed={seed}"]
+    command = [sys.executable, "-m", "tests.fuzz.guided", *options]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     said = done.stdout + done.stderr
     counted = sum(map(int, re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)))
     covered = ["?", *re.findall(r"cov: (\d+)", said)][-1]
     crashes = [line for line in said.splitlines() if line.startswith("CRASH") or "ERROR: libFuzzer" in line]
-    print(*(f"  {line}" for line in crashes), sep="\n")
-    taken = time.monotonic() - began
-    print(
-        f"{name:<15}{counted:>10,} runs{covered:>8} covered{len(crashes):>4} failures{taken:>7.0f} s",
-        flush=True,
-    )
+    print(*(f"  {line}\n" for line in crashes), sep="", end="")
+    taken = f"{time.monotonic() - began:>7.0f} s"
+    print(f"{name:<15}{counted:>10,} runs{covered:>8} covered{len(crashes):>4} failures{taken}", flush=True)
     if done.returncode and not crashes:
         print(said[-2000:])
     return counted, len(crashes)
