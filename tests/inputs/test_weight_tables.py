@@ -14,16 +14,13 @@ from tests.trace.test_schema import read
 
 TEXTS = [
     ("self", "the cat saw the cat"),
-    ("masked", "the cat saw the cat", "-e", "random"),
-    ("masked", "the the the", "-e", "random"),
-    ("self", "=1 + -cat @x", "--tokenizer", "whitespace", "-e", "random"),
+    *(("masked", text, "-e", "random") for text in ("the cat saw the cat", "the the the")),
+    *(("self", text, "--tokenizer", "whitespace", "-e", "random") for text in ("=1 + -cat @x", "1,5 2,5 x")),
+    *(("self", text, "-e", "random") for text in ("1 2 3", "key weight")),
     ("self", "a b c d", "--mask", "window:1", "-e", "random"),
     ("cross", "the cat", "a dog a dog", "-e", "random"),
     ("self", "the cat the dog", "-e", "random", "--dim", "6", "--heads", "3", "--head", "all"),
     ("masked", "the cat the dog", "-e", "random", "--heads", "2", "--head", "all"),
-    ("self", "1 2 3", "-e", "random"),
-    ("self", "key weight", "-e", "random"),
-    ("self", "1,5 2,5 x", "--tokenizer", "whitespace", "-e", "random"),
 ]
 
 
@@ -177,13 +174,3 @@ def test_a_typed_batch_makes_the_first_of_three_or_four_axes_the_batch_also_of_e
     layers = {f"layer_{n}": shares(3, 2, 4, 4, seed=n) for n in range(2)}
     found = record(saved(tmp_path / "a.npz", layers), "--batch", str(text), "--layer", "0", "--head", "1")
     close(found["weights"], layers["layer_0"][text, 1])
-
-
-def test_a_text_that_the_batch_lacks_is_refused(tmp_path):
-    path, alone = saved(tmp_path / "a.npy", shares(3, 2, 4, 4)), saved(tmp_path / "b.npy", shares(4, 4))
-    for args, said in (
-        ((path, "-1"), "has 0 to 2"),
-        ((path, "3"), "has 0 to 2"),
-        ((alone, "0"), "has no batch"),
-    ):
-        assert said in refused(args[0], "--batch", args[1], code=2)

@@ -5,8 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from attn_cli.text.languages import ENGLISH, LANGUAGES, MOST, foreign_words
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.spelling import forms
@@ -40,15 +38,12 @@ def found(text):
     return foreign_words(tokens.tokens, unknown, tokens.dropped)
 
 
-@pytest.mark.parametrize("text", [one.strip() for one in SENTENCES.split("/")])
-def test_a_sentence_of_another_language_is_told_by_words_that_it_has(text):
-    words = found(text)
-    assert words and set(words) <= set(text.split())
-
-
-@pytest.mark.parametrize("text", ["il.append(la); du += un", *(one.strip() for one in NAMES.split(";"))])
-def test_english_names_and_code_are_left_alone(text):
-    assert found(text) == ()
+def test_a_sentence_of_another_language_is_told_by_words_that_it_has_and_english_names_and_code_are_not():
+    for text in SENTENCES.split("/"):
+        words = found(text)
+        assert words and set(words) <= set(text.split()), text
+    for text in ("il.append(la); du += un", *NAMES.split(";")):
+        assert found(text) == (), text
 
 
 def shown_texts():
@@ -107,28 +102,25 @@ def notes(*args):
     return [note for note in json.loads(ran.out)["notes"] if NOTE in note]
 
 
-@pytest.mark.parametrize("command", ["self", "masked", "explain"])
-def test_one_note_says_what_to_do(command):
-    (note,) = notes(command, FRENCH)
+def test_one_note_says_what_to_do():
     start = "The text seems not to be English (Le, du), and word2vec holds vectors of English words"
-    assert note.startswith(start) and note.endswith("Give vectors of its language with -e.")
-    assert " ".join(here(command, FRENCH).out.split()).count(NOTE) == 1
+    for command in ("self", "masked", "explain"):
+        (note,) = notes(command, FRENCH)
+        assert note.startswith(start) and note.endswith("Give vectors of its language with -e.")
+        assert " ".join(here(command, FRENCH).out.split()).count(NOTE) == 1
 
 
 ENGLISH_TEXT = "The cat drinks milk"
 
 
-@pytest.mark.parametrize(
-    ("text", "context", "whose"),
-    [
+def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors():
+    for text, context, whose in (
         *((FRENCH, ENGLISH_TEXT, "The text seems"), (ENGLISH_TEXT, FRENCH, "The context seems")),
         (FRENCH, "Die Katze trinkt Milch", "Both texts seem"),
-    ],
-)
-def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors(text, context, whose):
-    (note,) = notes("cross", text, context)
-    assert note.startswith(f"{whose} not to be English") and "aligned across both languages" in note
-    assert notes("explain", text, "--context", context) == [note]
+    ):
+        (note,) = notes("cross", text, context)
+        assert note.startswith(f"{whose} not to be English") and "aligned across both languages" in note
+        assert notes("explain", text, "--context", context) == [note]
 
 
 def test_a_line_of_a_batch_has_the_note_too(at):
@@ -137,12 +129,10 @@ def test_a_line_of_a_batch_has_the_note_too(at):
     assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
 
 
-@pytest.mark.parametrize("oov", ["zero", "random", "skip", "nearest"])
-def test_the_note_does_not_depend_on_what_becomes_of_unknown_words(oov):
-    assert len(notes("self", FRENCH, "--oov", oov)) == 1
-
-
-def test_vectors_of_one_s_own_are_one_s_own(at):
+def test_the_note_does_not_depend_on_what_becomes_of_unknown_words_and_vectors_of_one_s_own_are_one_s_own(at):
+    assert [len(notes("self", FRENCH, "--oov", oov)) for oov in ("zero", "random", "skip", "nearest")] == [
+        1
+    ] * 4
     Path("my.txt").write_text("le 1 0\nchat 0 1\n")
     assert notes("self", FRENCH, "-e", "my.txt") == notes("self", FRENCH, "-e", "random") == []
     assert notes("self", FRENCH, "--tokenizer", "characters") == []

@@ -35,13 +35,10 @@ def test_pieces_are_joined_as_their_marks_say(scheme):
     assert sum(word.size for word in made) == len(tokens)
 
 
-def test_tokens_without_marks_are_words_as_they_are():
+def test_tokens_without_marks_are_words_as_they_are_and_a_piece_never_joins_a_special_token():
     assert pieces.scheme(["un", "believ", "able"]) is None
     assert names(["un", "believ", "able"]) == ["un", "believ", "able"]
     assert names(["[CLS]", "<s>"]) == ["[CLS]", "<s>"]
-
-
-def test_a_piece_never_joins_a_special_token():
     apart = ["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]
     assert names(apart) == ["[CLS]", "##ing", "them", "[SEP]", "##s"]
     assert names(["<|endoftext|>", "The", "Ġcat", "<|endoftext|>", "s"])[-2:] == ["<|endoftext|>", "s"]
