@@ -462,6 +462,9 @@ def test_a_binary_row_that_is_not_finite_is_refused_when_it_is_looked_up(file, o
     assert "fox" not in [word for word, _ in nearest(vectors, vectors.find(["the"])["the"], 8)]
     walked = here("explain", "the naïve", "-e", vectors.form.source.path)
     assert (walked.code, walked.err) == (0, "") and "fox" not in walked.out
+    matrix = np.array([[1, 2], [np.nan, 4]], "f4")  # a form that is not used may hold it
+    path = file(header(["She", "she"], matrix) + records(["She", "she"], matrix), "nan.bin")
+    assert [here("self", word, "-e", path).code for word in ("She", "she")] == [0, 65]
 
 
 def zipped(member):
@@ -519,15 +522,6 @@ def test_a_packed_file_that_is_cut_off_or_damaged_is_refused(pack, file, own):
     broken[len(data) // 2] ^= 0xFF
     with pytest.raises(InputError):
         open_file(file(broken, "broken.gz"))
-
-
-def test_what_is_no_regular_file_is_66(at, own):
-    os.mkfifo("fifo.txt")
-    Path("folder.txt").mkdir()
-    for path in ("./fifo.txt", "./folder.txt", "/dev/zero", "./no.txt", "https://example.org/glove.txt"):
-        told = here("self", "she", "-e", path)
-        assert (told.code, told.out, told.err.count("\n")) == (66, "", 1), path
-    assert "local files only" in told.err
 
 
 @large
@@ -783,12 +777,6 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
 
 
 # What is known of a file
-
-
-def test_a_form_that_is_not_used_may_hold_nan(file, own):
-    matrix = np.array([[1, 2], [np.nan, 4]], "f4")
-    path = file(header(["She", "she"], matrix) + records(["She", "she"], matrix), "nan.bin")
-    assert [here("self", word, "-e", path).code for word in ("She", "she")] == [0, 65]
 
 
 def test_a_file_without_a_suffix_is_found_by_its_name_alone_and_a_large_packed_one_is_to_be_imported(at, own):
