@@ -306,23 +306,17 @@ def test_tls_that_does_not_match_is_told(tmp_path, three):
     assert done.code == 71 and ("Cannot reach" in error(done) or "does not speak" in error(done)), done
 
 
-@pytest.mark.parametrize(
-    ("address", "why"),
-    [
+def test_an_address_or_a_time_that_is_none_is_wrong_usage(three):
+    for address, why in (
+        *(("http://127.0.0.1:1", "unknown address scheme"), ("tcp://127.0.0.1:x", "invalid literal")),
         *(
-            ("http://127.0.0.1:1", "unknown address scheme"),
             ("tcp://127.0.0.1", "missing port"),
             ("", "missing port"),
+            ("tcp://::1:8786", "ipv6 needs brackets"),
         ),
-        *(("tcp://127.0.0.1:x", "invalid literal"), ("tcp://::1:8786", "ipv6 needs brackets")),
-    ],
-)
-def test_an_address_that_is_none_is_wrong_usage(address, why, three):
-    got = at_address(address)
-    assert got.code == 2 and why in error(got) and "tcp://host:8786" in error(got), got
-
-
-def test_a_time_that_is_none_is_wrong_usage_and_a_time_goes_with_a_scheduler(three):
+    ):
+        got = at_address(address)
+        assert got.code == 2 and why in error(got) and "tcp://host:8786" in error(got), got
     for seconds in ("0", "-1", "nan", "inf", "86401", "1e9", "soon", ""):
         got = at_address("tcp://127.0.0.1:1", "--connect-timeout", seconds)
         assert got.code == 2 and "--connect-timeout" in error(got)

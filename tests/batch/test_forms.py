@@ -217,20 +217,18 @@ def test_every_form_has_the_same_rows(lines):
     assert (head, len(rows), rows[4][3]) == (OF_LINKS, len(wanted), "'=")
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("batch", "lines.txt", "--tidy"), "parquet, arrow, npz, csv"),
-        (("batch", "lines.txt", "-f", "csv", "--fields", "weights"), "--fields does not apply"),
-        (("batch", "lines.txt", "--tidy", "-o", "x.parquet", "--steps"), "--steps does not apply"),
+def test_what_has_no_such_table_says_so(lines):
+    of = ("batch", "lines.txt")
+    for args, said in (
+        ((*of, "--tidy"), "parquet, arrow, npz, csv"),
+        ((*of, "-f", "csv", "--fields", "weights"), "--fields does not apply"),
+        ((*of, "--tidy", "-o", "x.parquet", "--steps"), "--steps does not apply"),
+        ((*of, "--fields", "heads.q", "-o", "x.parquet"), "Columns are heads.name"),
         (("self", "a cat", "--tidy", "-f", "json"), "-f parquet"),
         (("heads", "a cat", "-o", "x.parquet"), "parquet"),
-        (("batch", "lines.txt", "--fields", "heads.q", "-o", "x.parquet"), "Columns are heads.name"),
-    ],
-)
-def test_what_has_no_such_table_says_so(args, said, lines):
-    got = here(*args)
-    assert got.code == 2 and said in got.err and not Path("x.parquet").exists()
+    ):
+        got = here(*args)
+        assert got.code == 2 and said in got.err and not Path("x.parquet").exists()
 
 
 def test_all_heads_of_a_line_are_in_its_record_and_in_a_table_of_records(lines):

@@ -166,6 +166,7 @@ def wrong_manifests(like: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
 
 def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(honest):
     for n, (said, text) in enumerate(wrong_manifests(json.loads(honest["manifest.json"]))):
+        signal.alarm(SECONDS)
         Path("out/manifest.json").write_bytes(text)
         before = tree()
         got = batch()
