@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class AnswerKey(NamedTuple):
         return self._replace(target=target, problem=self.problem._replace(wants_mean=wants_mean))
 
 
-def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
+def read_answer_key(path: str, settings: Settings) -> AnswerKey:
     """Read the key: computed from inputs, else the results in the file; InputError where it holds neither."""
     record, name = read_record(path, as_written=True), visible(str(path))
     topic = record.get("topic")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -69,7 +68,7 @@ class Lookup:
     def nearness(self) -> list[tuple[int, float | None]]:
         """Each key's index and cosine, nearest first; keys without a vector come last."""
         found = list(enumerate(self.cosines))
-        return sorted(found, key=lambda one: math.inf if one[1] is None else -one[1])
+        return sorted(found, key=lambda one: np.inf if one[1] is None else -one[1])
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the JSON of the trace, and what the dictionary adds."""

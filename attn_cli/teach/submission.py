@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class Submission(NamedTuple):
     stacks: Mapping[str, Matrix] = {}  # of attn's own JSON: each step of all its heads
 
 
-def read_submission(path: str | Path, asked: Iterable[str] = GRADED_STEPS) -> Submission:
+def read_submission(path: str, asked: Iterable[str] = GRADED_STEPS) -> Submission:
     """Read an answer from JSON, .npz, .safetensors, or a CSV file of one matrix; NaN and null are masked cells."""
     return submission_from(read_record(path, as_written=True), visible(str(path)), asked)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 from attn_cli.errors import UsageError, did_you_mean, visible
@@ -160,7 +159,7 @@ def _places(token: str, sides: Sides) -> list[tuple[int, int]]:
     """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
     holding = [n for n, tokens in enumerate(sides) if token.casefold() in map(str.casefold, tokens)]
     if not holding and not (token.isdigit() and token.isascii()):
-        find_rows(token, [*chain.from_iterable(sides)], OPTION)  # refuses it, with the nearest
+        find_rows(token, [token for side in sides for token in side], OPTION)  # refuses it, with the nearest
     return [(n, place) for n in holding or [0] for place in find_rows(token, sides[n], OPTION)]
 
 

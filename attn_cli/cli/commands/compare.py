@@ -223,7 +223,7 @@ def heads(
     size = views.map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)
-    drawing = figure_of("heads.every_head", measured, notes=measured.notes)
+    drawing = figure_of("maps.every_head", measured, notes=measured.notes)
     deliver(result_of("heads", measured, views, drawing=drawing), view)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import typer
@@ -190,8 +189,8 @@ def _list(view: View, pause: bool) -> None:
     def table(terminal: Terminal) -> str:
         from attn_cli.render.screen.text import wrapped
 
-        lines = (wrapped(f"{one['name']:<16} {one['about']}", terminal.width, hanging=17) for one in examples)
-        return terminal.paint(chain.from_iterable(lines))
+        texts = (f"{one['name']:<16} {one['about']}" for one in examples)
+        return terminal.paint(line for text in texts for line in wrapped(text, terminal.width, hanging=17))
 
     deliver(record_result("examples", {"examples": examples}, table), view)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
@@ -113,7 +112,9 @@ def train(
 
     vectors = prepare_index(embedding)
     with TrainingBar() as bar, raised():
-        made = train_file(treebanks, output, dev or [], vectors, settings, bar, partial(say_epoch, bar))
+        made = train_file(
+            treebanks, output, dev or [], vectors, settings, bar, lambda epoch: say_epoch(bar, epoch)
+        )
     say_trained(made)
 
 

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import ConfigError, MissingExtra, refuse, visible
-from attn_cli.render.figures.heads import heads
-from attn_cli.render.figures.heatmap import heatmap, links
-from attn_cli.render.figures.one_row import bars, steps
+from attn_cli.render.figures import heatmap, maps, one_row
 from attn_cli.render.figures.pen import missing_note, pen_for
 from attn_cli.render.figures.sheet import Drawing, Frame, Sheet
 from attn_cli.settings.declare import area_of
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 FIGURES: dict[str, Callable[[Trace, View], Drawing]] = {
-    one.__name__: one for one in (heatmap, links, bars, heads, steps)
+    one.__name__: one for one in (heatmap.heatmap, heatmap.links, one_row.bars, maps.heads, one_row.steps)
 }
 DPI = 150
 MOST_DOTS, LONGEST_SIDE = 150_000_000, 65_000  # of a picture: more, and memory or Matplotlib gives out

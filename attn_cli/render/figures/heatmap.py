@@ -13,7 +13,7 @@ from attn_cli.pipeline.lens import Lens
 from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures import sheet as sheets
-from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
+from attn_cli.render.figures.maps import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet
 from attn_cli.render.ramps import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale

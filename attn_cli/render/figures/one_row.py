@@ -13,7 +13,7 @@ from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render import ramps
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures import sheet as sheets
-from attn_cli.render.figures.cells import draw_cells, draw_numbers
+from attn_cli.render.figures.maps import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.views import wording

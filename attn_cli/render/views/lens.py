@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
@@ -107,7 +106,8 @@ def written(writer: Writer, sampling: Sampling, steps: Iterable[Step], terminal:
     if last is not None:
         text = writer.begun + last.written if writer.begun else last.written.lstrip()
         lines = (texts.wrapped(terminal.text(line), terminal.width) for line in text.split("\n"))
-        yield terminal.paint([[], *itertools.chain(*lines), [], [Segment(WHY[last.stopped])]])
+        told = [part for line in lines for part in line]
+        yield terminal.paint([[], *told, [], [Segment(WHY[last.stopped])]])
 
 
 def _label(word: str, terminal: Terminal) -> str:

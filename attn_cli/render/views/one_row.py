@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
@@ -232,7 +231,7 @@ def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
         reach, apart = len(head.position_biases) // 2, abs(j - row.query)
         place = max(-reach, min(reach, j - row.query)) + reach
         q, r = head.q[row.query].tolist(), head.position_vectors[place].tolist()
-        along, b = sum(map(operator.mul, q, r)), float(head.position_biases[place])
+        along, b = sum(x * y for x, y in zip(q, r, strict=True)), float(head.position_biases[place])
         numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
         way = "back" if j < row.query else "on"
         words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"

@@ -9,8 +9,7 @@ from attn_cli.errors import count
 from attn_cli.io.types import Array
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
-from attn_cli.render.views import long_text, origins, wording
-from attn_cli.render.views.finding import finding, norms_by_hand, shares_apart, what_next
+from attn_cli.render.views import finding, long_text, origins, wording
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import NORM, WEIGHT
@@ -28,7 +27,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
     drawn = drawn_heads(trace)
     yield Heading(wording.title(trace), 1)
-    yield from finding(trace)
+    yield from finding.finding(trace)
     yield Formula(wording.formula(trace))
     if takes := wording.sink_takes(trace, drawn, trace.focus[0] if trace.asked else None):
         yield Say(takes)
@@ -40,7 +39,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         if (more := len(trace.focus) - MOST_FOCUS) > 0:
             yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
     elif trace.asked and trace.shown.lengths is not None and len(drawn) == 1:
-        yield from (norms_by_hand(trace, i) for i in trace.focus[:MOST_FOCUS])
+        yield from (finding.norms_by_hand(trace, i) for i in trace.focus[:MOST_FOCUS])
     elif trace.asked:
         yield Say(" ".join(wording.no_arithmetic(trace)))
     if view.steps and trace.is_scored:
@@ -51,7 +50,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading(f"The {trace.drawn}s")
     yield from all_weights(trace, view)
     yield from origins.closing(trace, with_learned=len(drawn) == 1)
-    yield from what_next(trace, view)
+    yield from finding.what_next(trace, view)
 
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:
@@ -102,7 +101,7 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     if is_norms:
         yield Heading("What each head takes from where")
         yield Say("The key whose share of a head's weights and of its norms differ most, and both shares:")
-        apart = [(head.label, *shares_apart(trace, head)) for head in drawn]
+        apart = [(head.label, *finding.shares_apart(trace, head)) for head in drawn]
         yield Links([(name, [(placed(keys, j), f"{w} -> {e}")]) for name, j, w, e in apart])
         return
     yield Heading("What each head finds")

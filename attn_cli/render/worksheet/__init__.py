@@ -5,7 +5,6 @@ In a sentence, what stands between backticks is a formula, or a command where it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -178,7 +177,7 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:
     assert head.v is not None and head.output is not None
     q = [products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
     yield f"`q = [{', '.join(q)}] = [{', '.join(WHOLE.row(head.q[i].tolist()))}]`"
-    kept = [j for j, score in enumerate(row.masked) if math.isfinite(score)]
+    kept = [j for j, score in enumerate(row.masked) if np.isfinite(score)]
     for j, token in enumerate(exercise.tokens):
         score, exp, power = WHOLE(row.scores[j]), _about(row.exps[j]), ", crossed out"
         if j in kept:

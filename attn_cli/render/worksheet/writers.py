@@ -10,12 +10,11 @@ from types import ModuleType
 from attn_cli.errors import visible
 from attn_cli.io.files import beside
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import worksheet
+from attn_cli.render import formats, worksheet
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents import markdown as md
 from attn_cli.render.documents.html import html_page
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
-from attn_cli.render.formats import portable
 from attn_cli.render.worksheet import Question, SheetPart, WorkTable, effects
 from attn_cli.teach.effects import EffectExercise
 from attn_cli.teach.exercises import Exercise
@@ -216,7 +215,7 @@ def sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Ter
     parts = module_of(made).parts(made, key)
     if format == "html":
         page = worksheet_html(parts)
-        return page if terminal is None else portable(page, terminal)
+        return page if terminal is None else formats.portable(page, terminal)
     if format == "latex":
         return worksheet_latex(parts)
     return worksheet_markdown(parts, terminal is None or terminal.unicode)
