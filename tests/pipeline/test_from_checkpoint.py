@@ -12,19 +12,8 @@ from attn_cli.io.progress import Progress
 from attn_cli.models.checkpoints import run
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import (
-    BERT,
-    GEMMA2,
-    GPT2,
-    PIECES,
-    bert,
-    byte_pairs,
-    gemma2,
-    gpt2,
-    saved,
-    small_gpt2,
-    word_pieces,
-)
+from tests.models.checkpoints import by_hand
+from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, PIECES, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of
@@ -35,9 +24,9 @@ from tests.thorough import some
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
 
-@pytest.fixture
-def gpt2_folder(tmp_path):
-    return small_gpt2(tmp_path / "gpt2")
+@pytest.fixture(scope="module")
+def gpt2_folder(tmp_path_factory):
+    return small_gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
 def close(found, expected, within=1e-5):
@@ -115,33 +104,8 @@ def test_what_a_model_does_not_have_is_refused(kind, text, context, settings, er
         trace_checkpoint("self", "a", None, Settings(), "no-such-model-here")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "mask"),
-    [
-        ("bert", "self", "none"),
-        ("modernbert", "self", "window:2"),
-        ("mistral", "masked", "causal, the last 3 keys"),
-        ("gpt_neo", "masked", "causal, the last 3 keys"),
-        ("llama", "masked", "causal"),
-    ],
-)
-def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers, tmp_path):
-    case = CASES[name]
-    model = model_of(case, transformers, tmp_path)
-    expected = attentions(model)
-    layer = 1
-    trace = trace_of("self", tmp_path, layer=layer, head="3")
-    assert (trace.kind, trace.mask_name) == (kind, mask)
-    assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
-    close(trace.weights, expected[layer][3])
-    every = trace_of("self", tmp_path, layer=layer, head="all", dtype="float32")
-    close([head.weights for head in every.heads], expected[layer])
-
-
 @pytest.mark.parametrize(("name", "is_told"), [("bert", True), ("distilbert", False)])
-def test_a_special_token_that_is_typed_is_read_as_one_and_a_note_says_so(
-    name, is_told, transformers, tmp_path
-):
+def test_a_special_token_that_is_typed_is_read_as_one_and_that_is_told(name, is_told, transformers, tmp_path):
     model_of(CASES[name], transformers, tmp_path)
     model, note = Settings(model=str(tmp_path)), "[SEP] in the text is read as a special token"
     assert not any("special token" in one for one in trace_self(TEXT, model).notes)
@@ -151,12 +115,15 @@ def test_a_special_token_that_is_typed_is_read_as_one_and_a_note_says_so(
     assert found.startswith("[PAD], [SEP] in the text are read as")
 
 
-@pytest.mark.parametrize("name", ["t5", "llama", "gemma2"])
-def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_path):
-    model_of((CASES | PAIRS)[name], transformers, tmp_path)
+@pytest.mark.parametrize("name", ["t5", "llama", "gemma2", "gemma2 uncapped"])
+def test_a_temperature_takes_the_root_of_weights_and_divides_what_a_cap_leaves(name, transformers, tmp_path):
+    case = (CASES | PAIRS)[name.split()[0]]
+    if "uncapped" in name:
+        case = case._replace(settings=case.settings | {"attn_logit_softcapping": None})
+    model_of(case, transformers, tmp_path)
 
     def at(temperature):
-        return trace_self(TEXT, Settings(model=str(tmp_path), layer=1, head="2", temperature=temperature))
+        return trace_of("self", tmp_path, layer=1, head="2", temperature=temperature)
 
     plain, warm = at(1.0), at(2.0)
     roots = np.sqrt(plain.weights)
@@ -164,30 +131,17 @@ def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_pa
     hot = [found.temperature_95 for found in warm.diagnoses()]
     row = next(i for i, one in enumerate(hot) if one is not None)
     assert at(hot[row]).weights[row].max() == pytest.approx(0.95, abs=1e-6)
-
-
-@pytest.mark.parametrize("softcap", [2.0, None])
-def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformers, tmp_path):
-    case = CASES["gemma2"]
-    case = case._replace(settings=case.settings | {"attn_logit_softcapping": softcap})
-    model = model_of(case, transformers, tmp_path)
-    expected = attentions(model)
-    for temperature in (1.0, 0.5):
-        trace = trace_of("self", tmp_path, layer=1, head="2", temperature=temperature)
-        assert (trace.scale, trace.own_scale, trace.softcap) == (1 / 3, 1 / 3, softcap)
-        summed = trace.shown.scaled_scores
-        if trace.shown.position_scores is not None:
-            summed = summed + trace.shown.position_scores
-        cap = softcap and softcap / temperature  # the temperature divides what the cap leaves
-        capped = summed if cap is None else cap * np.tanh(summed / cap)
-        close(trace.shown.masked_scores[trace.mask], capped[trace.mask])
-        close(trace.weights, softmax(capped, trace.mask))
-        if softcap is None:
-            assert trace.shown.capped_scores is None
-        else:
-            close(trace.shown.capped_scores, capped)
-        if temperature == 1:
-            close(trace.weights, expected[1][2])
+    if "gemma2" in name:
+        assert (plain.scale, plain.own_scale, plain.softcap) == (
+            1 / 3,
+            1 / 3,
+            None if "uncapped" in name else 2.0,
+        )
+    assert (warm.shown.capped_scores is None) == (name != "gemma2")
+    if name == "gemma2":
+        summed = warm.shown.scaled_scores + warm.shown.position_scores
+        close(warm.shown.capped_scores, np.tanh(summed))
+        close(warm.shown.masked_scores[warm.mask], np.tanh(summed)[warm.mask])
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):
@@ -221,26 +175,68 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
             trace_of(kind, tmp_path / "bert", "a")
 
 
-TURNED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbert", "gemma2", "gemma3"]
+ROTATED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbert", "gemma2", "gemma3"]
+SHOWN = {  # the kind and the mask of layer 1
+    "bert": ("self", "none"),
+    "modernbert": ("self", "window:2"),
+    "mistral": ("masked", "causal, the last 3 keys"),
+    "gpt_neo": ("masked", "causal, the last 3 keys"),
+    "llama": ("masked", "causal"),
+}
 
 
-@pytest.mark.parametrize("name", TURNED)
-def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, transformers, tmp_path):
-    model = model_of(CASES[name], transformers, tmp_path)
-    expected = attentions(model)
+def projected(X, W, b):
+    return X @ W if b is None else X @ W + b
+
+
+def check_projections(trace, head, within=FLOAT32):
+    """Check that X W + b makes queries, keys and values, which a head's norm may divide by their size."""
+    for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
+        found = projected(X, getattr(head, f"W_{letter}"), getattr(head, f"b_{letter}"))
+        gain = None if letter == "v" else getattr(head, f"{letter}_gain")
+        if gain is not None:
+            found = found / np.sqrt((found * found).mean(axis=1, keepdims=True) + 1e-6) * gain
+        close(found, getattr(head, letter), within)
+
+
+def check_joined(trace):
+    """Check that the heads' outputs side by side, times W_o, are the layer's."""
+    joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
+    close(trace.layer_output, joined, FLOAT32)
+
+
+@pytest.mark.parametrize("name", [*ROTATED, "bert", "albert", "gpt2", "opt", "gpt_neo"])
+def test_every_step_follows_from_the_one_before_to_the_weights_of_transformers(name, transformers, tmp_path):
+    expected = attentions(model_of(CASES[name], transformers, tmp_path))
     for layer, attention in enumerate(expected[:2]):
-        trace = trace_of("self", tmp_path, layer=layer, head="all")
+        trace = trace_of("self", tmp_path, keep_weights=True, layer=layer, head="all")
+        checked(json.loads(json.dumps(trace.to_dict(steps=True))))
+        assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
         for head, weights in zip(trace.heads, attention, strict=True):
+            check_projections(trace, head)
+            assert (head.q_gain is not None) == (head.k_gain is not None) == (name in ("qwen3", "gemma3"))
             close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
             close(head.scaled_scores, head.scores * trace.scale, 1e-9)
-            turned = head.q_turned @ head.k_turned.T * trace.scale
-            close(turned, head.scaled_scores + head.position_scores, 1e-9)
-            assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
-            assert np.abs(head.position_scores).max() > 0.01
-            final = head.scaled_scores + head.position_scores
+            final = head.scaled_scores
+            if name in ROTATED:
+                final = final + head.position_scores
+                close(head.q_turned @ head.k_turned.T * trace.scale, final, 1e-9)
+                assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
+                assert np.abs(head.position_scores).max() > 0.01
             final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
             close(softmax(final, trace.mask), weights)
             close(head.weights, weights)
+        check_joined(trace)
+    assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
+    assert (trace.kind, trace.mask_name) == SHOWN.get(name, (trace.kind, trace.mask_name))
+    every = trace_of("self", tmp_path, layer=1, head="all", dtype="float32")
+    close([head.weights for head in every.heads], expected[1])
+    alone = trace_of("self", tmp_path, keep_weights=True, layer=1, head="1")
+    close(alone.layer_output, trace.layer_output, FLOAT32)
+    close(alone.shown.W_q, trace.heads[1].W_q, 0)
+    warmer = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all", temperature=2.0, mask="none")
+    check_joined(warmer)
+    assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 
 def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):
@@ -283,42 +279,10 @@ def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, 
     close(part.output, whole.output, FLOAT32)
 
 
-ALL_KINDS = [*TURNED[3:], "llama", "bert", "albert", "gpt2", "opt"]
-
-
-def projected(X, W, b):
-    return X @ W if b is None else X @ W + b
-
-
-@pytest.mark.parametrize("name", ALL_KINDS)
-def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
-    model_of(CASES[name], transformers, tmp_path)
-    trace = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all")
-    checked(json.loads(json.dumps(trace.to_dict(steps=True))))
-    for head in trace.heads:
-        for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
-            found = projected(X, getattr(head, f"W_{letter}"), getattr(head, f"b_{letter}"))
-            gain = None if letter == "v" else getattr(head, f"{letter}_gain")
-            assert (gain is not None) == (name in ("qwen3", "gemma3") and letter != "v")
-            if gain is not None:
-                found = found / np.sqrt((found * found).mean(axis=1, keepdims=True) + 1e-6) * gain
-            close(found, getattr(head, letter), FLOAT32)
-    assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
-    joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
-    close(trace.layer_output, joined, 1e-5)
-    alone = trace_of("self", tmp_path, keep_weights=True, layer=1, head="1")
-    close(alone.layer_output, trace.layer_output, FLOAT32)
-    close(alone.shown.W_q, trace.heads[1].W_q, 0)
-    warmer = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all", temperature=2.0, mask="none")
-    joined = projected(np.concatenate([head.output for head in warmer.heads], axis=1), warmer.W_o, warmer.b_o)
-    close(warmer.layer_output, joined, FLOAT32)
-    assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
-
-
 def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
     tensors = gemma2(heads=4, pairs=2)
     config = GEMMA2 | {"num_attention_heads": 4, "num_key_value_heads": 2}
-    byte_pairs(saved(tmp_path / "model", config, tensors))
+    by_hand.byte_pairs(saved(tmp_path / "model", config, tensors))
     ran = here("self", "dabc", "-m", str(tmp_path / "model"), "--head", "all", "--steps", "-f", "json")
     record = json.loads(ran.out)
     for h, head in enumerate(record["heads"]):
@@ -349,9 +313,7 @@ def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_pa
     model_of(PAIRS["bart"], transformers, tmp_path)
     context = None if kind == "self" else "a b c"
     trace = trace_of(kind, tmp_path, context, keep_weights=True, layer=1, head="3")
-    for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
-        found = projected(X, getattr(trace.shown, f"W_{letter}"), getattr(trace.shown, f"b_{letter}"))
-        close(found, getattr(trace.shown, letter), 2e-5)
+    check_projections(trace, trace.shown, 2e-5)
     assert len(trace.x_key) == (5 if kind == "cross" else len(trace.x_query))
 
 
@@ -377,23 +339,24 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     temperature = 0.5 if name == "gemma2" else 1.0
     trace = trace_of("self", tmp_path, keep_weights=True, layer=1, temperature=temperature)
     record = checked(json.loads(json.dumps(trace.to_dict(steps=True))))
-    text = json.dumps(record)
-    again = trace_weights(read_saved(text.encode(), "made.json"), Settings())
-    assert not [note for note in again.notes if "left out" in note]
-    repeated = again.to_dict(steps=True)
-    for key in ("heads", "x_query", "W_o", "layer_output", "scale", "softcap"):
-        assert repeated[key] == record[key] or key == "heads"
+
+    def again(**changed):
+        return trace_weights(read_saved(json.dumps(record | changed).encode(), "made.json"), Settings())
+
+    assert not [note for note in again().notes if "left out" in note]
+    repeated = again().to_dict(steps=True)
+    for key in ("x_query", "W_o", "layer_output", "scale", "softcap"):
+        assert repeated[key] == record[key]
     assert repeated["projection"] == record["projection"] | {"name": "made.json", "kv_heads": None}
     for key in ("q", "q_turned", "q_gain", "W_q", "capped_scores"):
         assert repeated["heads"][0][key] == record["heads"][0][key]
-    given = given_from(json.loads(text), "made.json")
+    given, head = given_from(record, "made.json"), trace.shown
     assert given.get("W_o") is None  # it joins all heads, and one is here
-    close(given.arrays["Q"], trace.shown.q if trace.shown.rotated is None else trace.shown.q_turned, 1e-12)
-    close(given.arrays["K"], trace.shown.k if trace.shown.rotated is None else trace.shown.k_turned, 1e-12)
+    close(given.arrays["Q"], head.q if head.rotated is None else head.q_turned, 1e-12)
+    close(given.arrays["K"], head.k if head.rotated is None else head.k_turned, 1e-12)
     if name == "gemma2":  # steps that do not lead to the weights are left out
-        text = json.dumps(record | {"softcap": 3.0})
-        again = trace_weights(read_saved(text.encode(), "made.json"), Settings())
-        assert again.shown.steps is None and [note for note in again.notes if "left out" in note]
+        odd = again(softcap=3.0)
+        assert odd.shown.steps is None and [note for note in odd.notes if "left out" in note]
 
 
 def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign_closes(tmp_path):
@@ -468,8 +431,8 @@ def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_pa
     with pytest.raises(UsageError, match="not causal"):
         trace_checkpoint("masked", "dabca", None, Settings(), folder)
     assert here("heads", "dabca", "-m", folder).code == 0
-    decoder = saved(tmp_path / "decoder", BERT | {"is_decoder": True}, bert(vocabulary=len(PIECES)))
-    word_pieces(decoder)
+    decoder = saved(tmp_path / "decoder", BERT | {"is_decoder": True}, by_hand.bert(vocabulary=len(PIECES)))
+    by_hand.word_pieces(decoder)
     masked = trace_checkpoint("self", TEXT, None, Settings(), decoder)
     assert (masked.kind, masked.mask_name) == ("masked", "causal")
 
@@ -479,8 +442,8 @@ def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(turn, bad,
     """Warnings are errors here; every tensor is spoilt in turn, and every number of the answer is one."""
     ways = (Settings(next=2), Settings(layer="all", head="all"), Settings(head="rollout"), Settings(layer=1))
     for tensors, config, write in (
-        (gpt2(), GPT2, byte_pairs),
-        (bert(vocabulary=len(PIECES)), BERT, word_pieces),
+        (gpt2(), GPT2, by_hand.byte_pairs),
+        (by_hand.bert(vocabulary=len(PIECES)), BERT, by_hand.word_pieces),
     ):
         write(saved(tmp_path / "model", config, tensors))
         for n, name in enumerate(some(tensors, turn)):
@@ -504,7 +467,7 @@ def test_a_base_of_rotary_positions_that_float32_lacks_is_one_line(tmp_path):
     for role in "kv":
         tensors[f"layers.0.self_attn.{role}_proj.weight"] = tensors["layers.0.self_attn.q_proj.weight"]
     folder = saved(tmp_path / "model", GEMMA2 | one_head, tensors)
-    byte_pairs(folder)
+    by_hand.byte_pairs(folder)
     with pytest.raises(InputError, match="not a finite number"):
         trace_checkpoint("self", "dab", None, Settings(), folder, keep_weights=True)
 
