@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from attn_cli import attend
 from attn_cli.core import heads
@@ -60,6 +61,18 @@ class Kind(NamedTuple):
     distance: str = "none"
     cap: str = "none"
     seed: int = 0
+
+
+LENGTHS = st.integers(1, 13)
+KINDS = st.builds(  # for Hypothesis
+    Kind,
+    LENGTHS,
+    LENGTHS,
+    st.sampled_from([1, 2, 3, 8, 65]),
+    st.integers(1, 5),
+    *map(st.sampled_from, (DTYPES, SCORES, RULES, PADDINGS, BIASES, DISTANCES, CAPS)),
+    st.integers(0, 2**32 - 1),
+)
 
 
 class Problem(NamedTuple):

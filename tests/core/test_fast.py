@@ -25,41 +25,12 @@ from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.heads import HeadInput, checked_attention, fits
 from attn_cli.errors import InputError
-from tests.problems import (
-    BIASES,
-    CAPS,
-    DISTANCES,
-    DTYPES,
-    PADDINGS,
-    RULES,
-    SCORES,
-    TOLERANCE,
-    Kind,
-    compared,
-    made,
-    tiled,
-)
+from tests.problems import DTYPES, KINDS, TOLERANCE, Kind, compared, made, tiled
 from tests.thorough import like_cases, often
 
 laws = settings(max_examples=often(80), deadline=None, derandomize=True)
 few = settings(max_examples=often(25), deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
-lengths = st.integers(1, 13)
-KINDS = st.builds(
-    Kind,
-    lengths,
-    lengths,
-    st.sampled_from([1, 2, 3, 8, 65]),
-    st.integers(1, 5),
-    st.sampled_from(DTYPES),
-    st.sampled_from(SCORES),
-    st.sampled_from(RULES),
-    st.sampled_from(PADDINGS),
-    st.sampled_from(BIASES),
-    st.sampled_from(DISTANCES),
-    st.sampled_from(CAPS),
-    st.integers(0, 2**32 - 1),
-)
 TILINGS = st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans())
 
 

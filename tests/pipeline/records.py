@@ -1,16 +1,15 @@
 """What the tests of this folder share: the records that attn prints, checked by the schema, and small files."""
 
 import json
-from pathlib import Path
 
 import jsonschema_rs
 import numpy as np
 
 from tests.models.checkpoints.by_hand import word_pieces
 from tests.models.checkpoints.test_parity import made
+from tests.schema import SCHEMA
 from tests.shell import here
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 COMPLETE = jsonschema_rs.validator_for({**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
 
 

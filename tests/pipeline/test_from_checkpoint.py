@@ -239,16 +239,6 @@ def test_every_step_follows_from_the_one_before_to_the_weights_of_transformers(n
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 
-def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):
-    model_of(CASES["llama"], transformers, tmp_path)
-    short, long = (
-        trace_checkpoint("self", text, None, Settings(layer=0), str(tmp_path)).shown
-        for text in ("cat a b", "home cat a b")
-    )
-    close(short.position_scores[1:4, 1:4], long.position_scores[2:5, 2:5], FLOAT32)
-    close(short.scores[1:4, 1:4], long.scores[2:5, 2:5], FLOAT32)
-
-
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize(
     ("name", "settings"),
@@ -265,20 +255,6 @@ def test_a_script_recomputes_a_models_head(name, settings, framework, transforme
     close(np.asarray(names["output"]), trace.output, 1e-6)
 
 
-def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):
-    from attn_cli.pipeline import record as build_trace
-
-    model_of(CASES["gemma2"], transformers, tmp_path)
-    whole = trace_of("self", tmp_path, layer=2, query="walk")
-    monkeypatch.setattr(build_trace, "LARGE", 10)
-    part = trace_of("self", tmp_path, layer=2, query="walk")
-    assert part.condensed and not whole.condensed
-    i = part.focus[0]
-    for name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights"):
-        close(getattr(part.shown, name)[part.row_in_arrays(i)], getattr(whole.shown, name)[i], FLOAT32)
-    close(part.output, whole.output, FLOAT32)
-
-
 def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
     tensors = gemma2(heads=4, pairs=2)
     config = GEMMA2 | {"num_attention_heads": 4, "num_key_value_heads": 2}
@@ -290,22 +266,6 @@ def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
             W = tensors[f"layers.0.self_attn.{letter}_proj.weight"][2 * place : 2 * place + 2].T
             close(np.array(head[f"W_{letter}"]), W, 0)
             close(record["x_query"] @ W, np.array(head[letter]))
-
-
-def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):
-    import torch
-
-    model = model_of(CASES["bert"], transformers, tmp_path)
-    seen = {}
-    attention = model.bert.encoder.layer[1].attention
-    attention.output.dense.register_forward_hook(lambda module, given, made: seen.update(output=made))
-    attention.self.query.register_forward_hook(lambda module, given, made: seen.update(x=given[0], q=made))
-    with torch.no_grad():
-        model(input_ids=torch.tensor([IDS]))
-    trace = trace_of("self", tmp_path, keep_weights=True, layer=1, head="2")
-    close(trace.layer_output, seen["output"][0].numpy())
-    close(trace.x_query, seen["x"][0].numpy())
-    close(trace.shown.q, seen["q"][0, :, 16:24].numpy())
 
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])

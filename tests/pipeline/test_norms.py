@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 
 import numpy as np
@@ -12,19 +11,10 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints.by_hand import GEMMA2, gemma2, saved, small_bert, small_gpt2, small_gpt_oss
 from tests.models.checkpoints.norms import same_as_by_vectors
+from tests.pipeline.records import record, told
 from tests.shell import here
 
 CAT = "the cat sat on the mat"
-
-
-def asked(*args, code=0):
-    made = here(*args)
-    assert made.code == code, made.err
-    return made.out if code == 0 else made.err
-
-
-def record(*args):
-    return json.loads(asked(*args, "-f", "json"))
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "gemma2", "gpt_oss"])
@@ -50,9 +40,9 @@ def test_the_json_has_norms_beside_the_weights_and_the_page_of_numbers_has_them_
         np.testing.assert_allclose(head["norms"], np.linalg.norm(parts, axis=-1), rtol=1e-5)
     mean = record(*of, "--head", "mean", "--measure", "norm")
     np.testing.assert_allclose(mean["norms"], np.mean([head["norms"] for head in found["heads"]], axis=0))
-    table = [*csv.reader(io.StringIO(asked(*of, "--measure", "norm", "-f", "csv")))]
+    table = [*csv.reader(io.StringIO(told(*of, "--measure", "norm", "-f", "csv")))]
     np.testing.assert_allclose([list(map(float, row[1:])) for row in table[1:]], found["norms"])
-    assert asked(*of, "--measure", "norm", "-f", "csv", "--tidy").startswith("query,key,norm")
+    assert told(*of, "--measure", "norm", "-f", "csv", "--tidy").startswith("query,key,norm")
 
 
 def test_the_learned_models_of_our_own_have_norms_too():
@@ -70,13 +60,13 @@ def test_the_learned_models_of_our_own_have_norms_too():
 
 def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
     for more in ("", "--head all", "-q sat", "-f bars", "-f markdown", "-f latex", "-f html"):
-        said = asked("self", CAT, "--measure", "norm", "--width", "80", *more.split())
+        said = told("self", CAT, "--measure", "norm", "--width", "80", *more.split())
         said = re.sub("<style>.*?</style>", "", said, flags=re.S)
         assert "norm" in said and not re.search(r"sums? to|\bsum\b", said), more
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "said"),
     {
         ("self", CAT, "--measure", "norm-residual"): "No layer joins these heads",
         ("self", CAT, "--measure", "norm-residual", "--head", "all"): "of the layer as a whole",
@@ -90,11 +80,11 @@ def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
         ("masked", CAT, "--measure", "norm", "--show", "mask"): "is about weights",
     }.items(),
 )
-def test_what_has_no_norms_says_so_in_one_line(args, told, tmp_path, monkeypatch):
+def test_what_has_no_norms_says_so_in_one_line(args, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scores.json").write_text('{"scores": [[1, 2], [3, 4]]}')
-    said = asked(*args, code=2)
-    assert told in said and len(said.splitlines()) <= 2
+    ran = here(*args)
+    assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) <= 2
 
 
 @pytest.mark.usefixtures("tokenizers")

@@ -35,26 +35,24 @@ def file(path, weights, pad="<pad>", **beside):
 
 
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("pad", ["<pad>", "[PAD]", "<|endoftext|>", "</s>"])
-def test_padding_on_the_left_is_recognised_under_a_causal_mask(rows, pad, tmp_path):
+@pytest.mark.parametrize(
+    ("pad", "beside", "said"),
+    [
+        *((pad, {}, "as padding on the left does") for pad in ("<pad>", "[PAD]", "<|endoftext|>", "</s>")),
+        ("the", {"attention_mask": np.arange(N) >= PADS}, "attention_mask says"),
+        ("the", {"attention_mask": np.arange(N)[None] >= PADS}, "attention_mask says"),  # a batch of one
+    ],
+)
+def test_padding_on_the_left_is_recognised_under_a_causal_mask_or_said_by_the_file(
+    rows, pad, beside, said, tmp_path
+):
     weights = left_padded(rows)
-    found = record(file(tmp_path, weights, pad))
+    found = record(file(tmp_path, weights, pad, **beside))
     assert found["mask"] == EXPECTED.tolist()
     close(np.array(found["weights"])[PADS:], weights[1, 0, PADS:])
     assert not np.array(found["weights"])[:PADS].any()
-    assert any("as padding on the left does" in note for note in found["notes"])
-    assert not any("sum to one" in note for note in found["notes"])
-
-
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("is_batch", [False, True])
-def test_an_attention_mask_in_the_file_says_what_is_padding(rows, is_batch, tmp_path):
-    stated = np.arange(N) >= PADS
-    stated = stated[None] if is_batch else stated
-    found = record(file(tmp_path, left_padded(rows), "the", attention_mask=stated))
-    assert found["mask"] == EXPECTED.tolist()
-    assert any("attention_mask says" in note for note in found["notes"])
-    assert not any("Ignored" in note for note in found["notes"])
+    assert any(said in note for note in found["notes"])
+    assert not any("sum to one" in note or "Ignored" in note for note in found["notes"])
 
 
 def test_a_batch_takes_its_own_attention_mask(tmp_path):
@@ -65,16 +63,16 @@ def test_a_batch_takes_its_own_attention_mask(tmp_path):
     assert record(path, "--batch", "1")["mask"] is None
 
 
-ONE = {"weights": left_padded("everything")[..., 1:, 1:]}  # token of padding
+ONE = left_padded("everything")[..., 1:, 1:]  # token of padding
 SAME = ("<|endoftext|>",) * 3 + ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
     ("weights", "tokens", "pads", "beside"),
     [
-        (ONE["weights"], ("[PAD]", *WORDS), 1, {}),
-        (ONE["weights"], ("[CLS]", *WORDS), 0, {}),  # a start of the text, not padding
-        (ONE["weights"], ("x", *WORDS), 1, {"attention_mask": np.arange(N - 1) > 0}),
+        (ONE, ("[PAD]", *WORDS), 1, {}),
+        (ONE, ("[CLS]", *WORDS), 0, {}),  # a start of the text, not padding
+        (ONE, ("x", *WORDS), 1, {"attention_mask": np.arange(N - 1) > 0}),
         (left_padded("padding"), SAME, PADS, {}),  # the text starts with the same token
     ],
 )
@@ -154,18 +152,15 @@ def test_heads_of_layers_say_which_they_are_of(path, layer, head, labels, weight
 
 
 @pytest.mark.parametrize(("head", "expected"), [("1", WEIGHTS[:, 1].mean(0)), ("mean", WEIGHTS.mean((0, 1)))])
-def test_the_mean_of_the_layers(path, head, expected):
+def test_the_mean_of_the_layers_which_is_causal_where_they_are(path, head, expected, tmp_path):
     found = record(path, "--layer", "mean", "--head", head)
     close(found["weights"], expected)
     assert found["projection"]["layer"] is None
     assert "mean of layers 0 to 2" in here("show", path, "--layer", "mean", "--head", head).out
-
-
-def test_the_mean_of_causal_layers_is_causal(tmp_path):
-    weights = shares(3, 2, 4, 4, mask=np.tri(4))
-    found = record(saved(tmp_path / "a.npy", weights), "--layer", "mean")
+    causal = np.tril(WEIGHTS) / np.tril(WEIGHTS).sum(axis=-1, keepdims=True)
+    found = record(saved(tmp_path / "causal.npy", causal), "--layer", "mean", "--head", head)
     assert found["mask_name"] == "causal"
-    close(found["weights"], weights[:, 0].mean(0))
+    close(found["weights"], causal[:, 1].mean(0) if head == "1" else causal.mean((0, 1)))
 
 
 @pytest.mark.parametrize("head", ["0", "all", "mean"])

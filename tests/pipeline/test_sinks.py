@@ -9,6 +9,7 @@ import pytest
 
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
+from tests.pipeline.records import record, told
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 
@@ -21,32 +22,25 @@ def folder(tmp_path_factory):
     return small_gpt_oss(tmp_path_factory.mktemp("models") / "gpt_oss")
 
 
-def ran(*args):
-    made = here(*args)
-    assert made.code == 0, made.err
-    return made.out
-
-
 def sink_of(layer, head):
     return float(gpt_oss()[f"layers.{layer}.self_attn.sinks"][head])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(temperature, folder):
-    asked = ("--head", "1", "-t", str(temperature), "--steps", "-f", "json")
-    record = json.loads(ran("self", TEXT, "-m", folder, *asked))
-    (head,), s = record["heads"], sink_of(1, 1)
+    found = record("self", TEXT, "-m", folder, "--head", "1", "-t", str(temperature), "--steps")
+    (head,), s = found["heads"], sink_of(1, 1)
     assert head["sink_score"] == pytest.approx(s)
-    for row, weights, taken in zip(head["masked_scores"], record["weights"], record["sink"], strict=True):
+    for row, weights, taken in zip(head["masked_scores"], found["weights"], found["sink"], strict=True):
         exps = [0 if score is None else math.exp(score) for score in row]
         total = sum(exps) + math.exp(s / temperature)
         np.testing.assert_allclose(weights, np.array(exps) / total, atol=1e-6)
         assert taken == pytest.approx(math.exp(s / temperature) / total, abs=1e-6) and 0 < taken < 1
-    np.testing.assert_allclose(record["output"], np.array(record["weights"]) @ head["v"], atol=1e-5)
+    np.testing.assert_allclose(found["output"], np.array(found["weights"]) @ head["v"], atol=1e-5)
 
 
 def test_a_row_by_hand_has_the_sink_in_its_sum(folder):
-    screen = ran("explain", TEXT, "-m", folder, "-q", "c", "--width", "80")
+    screen = told("explain", TEXT, "-m", folder, "-q", "c", "--width", "80")
     sunk, total = (
         [float(number) for number in re.search(rf"^{name}[ …]+([\d.]+) +([\d.]+)", screen, re.M).groups()]
         for name in (r"\(sink\)", "sum")
@@ -62,13 +56,13 @@ def test_no_screen_says_that_rows_sum_to_one(folder):
         "explain --mask window:1|masked --show mask"
     )
     for command, *more in map(str.split, commands.split("|")):
-        screen = " ".join(ran(command, TEXT, "-m", folder, *more).split())
+        screen = " ".join(told(command, TEXT, "-m", folder, *more).split())
         said = re.sub(r"rows sum to 1 with the sink", "", screen)
         assert not re.search(r"sums? to (one|1)\b", said), command
         assert "sink" in screen, command
-    table = ran("self", TEXT, "-m", folder, "-q", "c", "--width", "80")
+    table = told("self", TEXT, "-m", folder, "-q", "c", "--width", "80")
     taken = float(re.search(r"The sink takes ([\d.]+) of the row of", table)[1])
-    weights = json.loads(ran("self", TEXT, "-m", folder, "-f", "json"))["weights"]
+    weights = record("self", TEXT, "-m", folder)["weights"]
     assert taken == pytest.approx(1 - sum(weights[3]), abs=1e-3)
 
 
@@ -86,15 +80,15 @@ def test_a_script_computes_with_the_sink(framework, more, folder, capsys):
 
 
 def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
-    file = tmp_path / "record.json"
-    ran("self", TEXT, "-m", folder, "--head", "all", "--steps", "-f", "json", "-o", str(file))
-    record = json.loads(file.read_text())
+    file = str(tmp_path / "record.json")
+    told("self", TEXT, "-m", folder, "--head", "all", "--steps", "-f", "json", "-o", file)
+    own = record("self", TEXT, "-m", folder, "--head", "all", "--steps")
     for command in ("show", "compute"):
-        again = json.loads(ran(command, str(file), "--head", "all", "--steps", "-f", "json"))
-        np.testing.assert_allclose(again["weights"], record["weights"], atol=1e-9)
-        assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in record["heads"]]
-        np.testing.assert_allclose(again["sink"], record["sink"], atol=1e-9)
-    refused = here("check", str(file), "--expect", str(file))
+        again = record(command, file, "--head", "all", "--steps")
+        np.testing.assert_allclose(again["weights"], own["weights"], atol=1e-9)
+        np.testing.assert_allclose(again["sink"], own["sink"], atol=1e-9)
+        assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in own["heads"]]
+    refused = here("check", file, "--expect", file)
     assert refused.code == 65 and "sink" in refused.err
 
 
@@ -111,48 +105,44 @@ def test_a_sink_beyond_the_dtype_is_refused(tmp_path):
     file.write_text('{"Q": [[1, 0]], "K": [[1, 0]], "V": [[1, 0]], "sinks": [1e300]}')
     refused = here("compute", str(file), "--dtype", "float32")
     assert refused.code == 65 and "sink's score, 1e+300, is not a finite number in float32" in refused.err
-    assert json.loads(ran("compute", str(file), "-f", "json"))["sink"] == [1]
+    assert record("compute", str(file))["sink"] == [1]
 
 
 def test_what_sinks_leave_is_not_said_to_sum_to_one_nor_to_be_given_so(folder, tmp_path):
-    notes = json.loads(ran("self", TEXT, "-m", folder, "--without", "b", "-f", "json"))["notes"]
+    notes = record("self", TEXT, "-m", folder, "--without", "b")["notes"]
     assert any("rows adding up to 1 with the sink's share" in note for note in notes)
-    file = tmp_path / "record.json"
-    ran("self", TEXT, "-m", folder, "--steps", "-f", "json", "-o", str(file))
-    screen = ran("show", str(file))
+    told("self", TEXT, "-m", folder, "--steps", "-f", "json", "-o", str(tmp_path / "record.json"))
+    screen = told("show", str(tmp_path / "record.json"))
     assert "The sink takes" in screen and "shown as they are" not in screen
 
 
 def test_the_formula_of_a_rollout_gives_its_numbers(folder):
-    mean = ("--head", "mean", "-f", "json")
-    layers = [json.loads(ran("self", TEXT, "-m", folder, "--layer", n, *mean))["weights"] for n in "01"]
-    each = [np.array(layer) / 2 + np.eye(len(TEXT)) / 2 for layer in layers]
+    of_layer = ("self", TEXT, "-m", folder, "--head", "mean", "--layer")
+    each = [np.array(record(*of_layer, n)["weights"]) / 2 + np.eye(len(TEXT)) / 2 for n in "01"]
     each = [A / A.sum(axis=1, keepdims=True) for A in each]
     rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
-    found = json.loads(ran(*rolled, "-f", "json"))["weights"]
-    np.testing.assert_allclose(found, each[1] @ each[0], atol=1e-9)
-    screen = " ".join(ran(*rolled).split())
+    np.testing.assert_allclose(record(*rolled)["weights"], each[1] @ each[0], atol=1e-9)
+    screen = " ".join(told(*rolled).split())
     assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
     assert "Sinks take a part of each layer's rows; these weights leave that out." in screen
 
 
 def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_shares(folder):
     asked = ("-m", folder, "--layer", "0", "--head", "0")
-    screen = " ".join(ran("self", TEXT * 600, *asked).split())
+    screen = " ".join(told("self", TEXT * 600, *asked).split())
     share, token, place = re.search(r'sink takes ([\d.]+) of the row of "(\w)" \((\d+)\)', screen).groups()
     before = (TEXT * 600)[: int(place) + 1]  # what that row can see
     both = ("--top", "2"), ("--fields", "sink")
-    record, whole = (json.loads(ran("self", before, *asked, *more, "-f", "json")) for more in both)
+    top, whole = (json.loads(told("self", before, *asked, *more, "-f", "json")) for more in both)
     assert before[-1] == token and float(share) == pytest.approx(whole["sink"][-1], abs=1e-3)
-    assert record["weights"] is None and record["sink"] == whole["sink"]
+    assert top["weights"] is None and top["sink"] == whole["sink"]
 
 
 @pytest.mark.parametrize("shaping", [("--join-pieces",), ("--hide-special", "--renormalize")])
 def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
-    asked = ("self", TEXT, "-m", folder, "-f", "json")
-    taken = json.loads(ran(*asked))["sink"]
-    notes = json.loads(ran(*asked, *shaping))["notes"]
+    taken = record("self", TEXT, "-m", folder)["sink"]
     span = f"{min(taken):.1%} to {max(taken):.1%}"
+    notes = record("self", TEXT, "-m", folder, *shaping)["notes"]
     assert f"Sinks take {span} of a token's row; these weights leave that out." in notes
 
 

@@ -70,21 +70,22 @@ def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
 
 
 @pytest.mark.parametrize(
-    ("versus", "rivals"),
+    ("kind", "versus", "rivals"),
     [
-        (None, ["over content"]),
-        ("lazy", ["over content", "lazy distance"]),
-        ("7", ["over content", "lazy distance"]),
-        ("dog", ["over content", "dog mask"]),
+        (trace_self, None, ["over content"]),
+        (trace_self, "lazy", ["over content", "lazy distance"]),
+        (trace_self, "7", ["over content", "lazy distance"]),
+        (trace_masked, "dog", ["dog mask"]),
     ],
 )
-def test_the_runner_up_and_the_rival_that_is_named_lose_by_content_by_distance_or_by_the_mask(versus, rivals):
-    trace = (trace_masked if versus == "dog" else trace_self)(FOX, Settings(query="jumped", versus=versus))
-    found = trace.because(4)
-    assert [f"{one.rival} {one.decided}" for one in found][-1:] == rivals[-1:] and len(found) == len(rivals)
-    if versus != "dog":
-        assert [f"{one.rival} {one.decided}" for one in found] == rivals
-        assert {one.winner for one in found} == {"fox"}
+def test_the_runner_up_and_a_named_rival_lose_by_content_by_distance_or_by_the_mask(kind, versus, rivals):
+    found = kind(FOX, Settings(query="jumped", versus=versus)).because(4)
+    told = [f"{one.rival} {one.decided}" for one in found]
+    assert (
+        (told == rivals and {one.winner for one in found} == {"fox"})
+        if kind is trace_self
+        else told[1:] == rivals
+    )
     if "lazy distance" in rivals:
         assert found[1].rival_index == 7 and found[1].distance > 1.5 > 0.4 > found[1].content > 0
 
@@ -97,12 +98,9 @@ def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself(
     assert all(one.rival_index != one.winner_index for one in again.because(1))
 
 
-def test_where_there_is_no_rival_there_is_no_because():
+def test_without_a_rival_there_is_no_because_and_without_a_distance_term_content_alone_decides():
     assert trace_self("dog").because(0) == []
     assert trace_self(FOX, Settings(head="mean")).because(4) == []
-
-
-def test_without_a_distance_term_content_alone_decides():
     (only,) = trace_cross("she", "likes coffee").because(0)
     assert only.distance is None and only.decided == "content" and only.lead == only.content
 
