@@ -25,7 +25,6 @@ INTERRUPTED = 130  # Ctrl-C: 128 and the signal's number; 129 at SIGHUP, 143 at 
 # lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture; Zs are spaces.
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _ZWJ = "\u200d"
-LONGEST = 60  # characters of a name in a list
 
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
@@ -81,10 +80,10 @@ def shortened(text: str, longest: int = 24) -> str:
     return visible(text if len(text) <= longest else f"{text[:longest]}...")
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return at most so many names for a sentence, as `shortened` has them."""
+def listed(names: Sequence[str], most: int = 8, longest: int = 60) -> str:
+    """Return at most so many names for a sentence, as `shortened` has them: `longest` characters of each."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(shortened(name, LONGEST) for name in names[:most]) + more) or "nothing"
+    return (", ".join(shortened(name, longest) for name in names[:most]) + more) or "nothing"
 
 
 def _spell(text: str, i: int) -> str:

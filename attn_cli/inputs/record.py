@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attn_cli.errors import LONGEST, InputError, UsageError, count, listed, visible
+from attn_cli.errors import InputError, UsageError, count, listed, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, is_number, read_sheet
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.files import read_bytes
@@ -22,6 +22,7 @@ from attn_cli.io.types import Array, NDArray
 Record: TypeAlias = Mapping[str, object]
 MOST_BYTES = 1 << 30
 MOST_TEXT = 1 << 28
+LONGEST = 60  # characters of what is quoted in a message
 RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 # The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
 ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
