@@ -36,7 +36,7 @@ class RowSums:
     def add(self, rows: range, weights: Array, output: Array | None, allowed: Bools | None) -> None:
         """Add some rows: their weights (rows, n_k), their output, if there is one, and their mask."""
         links, columns = strongest(weights, self.k, allowed), self.key_edges[:-1]
-        bits = np.maximum(entropy(weights), 0)  # given weights may be a little above 1
+        bits = entropy(weights)
         sums = np.add.reduceat(weights, columns, axis=1, dtype=np.float64)
         if allowed is None:
             counts = np.broadcast_to(np.diff(self.key_edges), sums.shape)

@@ -157,10 +157,11 @@ def entropy(weights: Array) -> Array:
     >>> entropy(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.25, 0.25, 0.0]])).tolist()
     [1.5, 0.0, 1.0]
     """
-    bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1) + 0.0
+    bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1)
     total = weights.sum(axis=-1)
     total = np.where(total > 0, total, 1.0)
-    return bits / total + np.log2(total)
+    found: Array = np.maximum(bits / total + np.log2(total), 0) + 0.0  # rounding may leave less than nothing
+    return found
 
 
 def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE) -> list[float | None]:
