@@ -27,7 +27,6 @@ PARTS = {
     "batch": ("batch", "rows"),
     "pretrained": ("models", "loaded"),
     "models_on_disk": ("models", "on_disk"),
-    "effect": ("models", "effect"),
     "vectors": ("vectors", "rows"),
     "browser": ("page", "opened"),
     "batch_ways": ("batch", "ways"),

@@ -1,8 +1,7 @@
-"""The speed of `attn batch`: workers, Dask, forms, bare NumPy; its costs: `python -m tests.bench.batch [LINES]`."""
+"""The speed of `attn batch`: workers, Dask, forms; its costs: `python -m tests.bench.batch [LINES]`."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +13,6 @@ import numpy as np
 from tests.bench.row import ATTN, Row, clock, compared, peak, ran
 
 WORDS = 18  # of a sentence
-FLOOR_BATCH = 64  # sentences
-FLOOR = "import sys; from tests.bench.batch import floor; floor(sys.argv[1])"
 SUMMARY = ("--fields", "summary")
 
 
@@ -28,41 +25,6 @@ def sentences(n: int) -> list[str]:
     draw = np.random.default_rng(0)
     chosen = draw.choice(len(words), (n, WORDS), p=share / share.sum())
     return [" ".join(words[i] for i in row).capitalize() + "." for row in chosen]
-
-
-def floor(path: str) -> None:
-    """Compute what attn batch computes of the file's lines with bare NumPy in padded batches, and throw it away."""
-    from attn_cli.models.model_file import load_model
-    from attn_cli.settings.settings import Settings
-    from attn_cli.vectors.table import bundled
-
-    table, stack = bundled(), load_model(Settings())
-    assert stack is not None
-    head = stack.last.heads[0]
-    W_q, W_k, W_v = (W.astype(np.float64) for W in (head.W_q, head.W_k, head.W_v))
-    assert head.position is not None
-    R, b = (M.astype(np.float64) for M in head.position)
-    vectors = np.concatenate([table.matrix.astype(np.float64), np.zeros((1, table.dim))])
-    places = {word: n for n, word in enumerate(table.words())}
-    missing = len(vectors) - 1
-    lines = Path(path).read_text().lower().replace(".", "").splitlines()
-    for start in range(0, len(lines), FLOOR_BATCH):
-        rows = [
-            [places.get(word, missing) for word in line.split()]
-            for line in lines[start : start + FLOOR_BATCH]
-        ]
-        n = max(map(len, rows))
-        X = vectors[np.array([row + [missing] * (n - len(row)) for row in rows])]
-        hidden = np.arange(n) >= np.array([len(row) for row in rows])[:, np.newaxis]
-        Q, K, V = X @ W_q, X @ W_k, X @ W_v
-        reach = len(R) // 2
-        distance = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -reach, reach) + reach
-        term = (Q @ R.T + b)[:, np.arange(n)[:, np.newaxis], distance]
-        scores = (Q @ K.swapaxes(1, 2) + term) / np.sqrt(Q.shape[-1])
-        scores = np.where(hidden[:, np.newaxis], -np.inf, scores)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        weights @ V  # thrown away
 
 
 @contextmanager
@@ -92,7 +54,7 @@ def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
 
 
 def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
-    """Yield one way to compute the lines beside another: forms, halves, bare NumPy; bytes; the memory of many lines."""
+    """Yield one way to compute the lines beside another: forms and their bytes, workers; the memory of many lines."""
     with written(lines) as (folder, attn):
 
         def to(name: str, *options: str) -> list[str]:
@@ -101,32 +63,16 @@ def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
         one, two = (to("out.jsonl", *SUMMARY, "--workers", workers) for workers in "12")
         whole = to("out.jsonl", "--workers", "1", "--fields", "all")
         columns = to("out.parquet", "--workers", "1", "--fields", "query_tokens,weights")
-        bare = [sys.executable, "-c", FLOOR, attn[4]]
         yield compared(
             "tokens and weights to Parquet, CPU", columns, "all fields to jsonl", whole, 1 / 3, pairs
         )
         sizes = [[(folder / f"out.{form}").stat().st_size] for form in ("parquet", "jsonl")]
         yield Row("the same: bytes", "all fields to jsonl", *sizes, 1 / 5, "B")
         yield compared("two workers, summary", two, "one process", one, 1 / 1.8, pairs, clock)
-        both = halves(Path(attn[4]), one)
-        yield compared("two at once, half the lines each", both, "one process", one, 1 / 1.8, pairs, clock)
-        yield compared("summary, CPU", one, "bare NumPy", bare, 3.0, pairs)
         few = [peak(one)]
     with written(10 * lines) as (folder, attn):
         many = [peak([*attn, *SUMMARY, "--workers", "1", "-o", str(folder / "out.jsonl")])]
     yield Row(f"peak of {10 * lines:,} lines", f"of {lines:,}", many, few, 1.05, "B")
-
-
-def halves(path: Path, command: list[str]) -> list[str]:
-    """Return a command that runs `command` twice at once, with a half of the lines each: what the machine can do."""
-    lines = path.read_text().splitlines(keepends=True)
-    middle = len(lines) // 2
-    runs = []
-    for name, part in (("first", lines[:middle]), ("second", lines[middle:])):
-        path.with_suffix(f".{name}").write_text("".join(part))
-        own = [word.replace(str(path), str(path.with_suffix(f".{name}"))) for word in command]
-        runs.append(shlex.join([*own[:-1], f"{own[-1]}.{name}.jsonl"]))
-    return ["sh", "-c", f"{' & '.join(runs)} & wait"]
 
 
 def beside_dask(pairs: int = 1, lines: int = 1_000_000) -> Iterator[Row]:

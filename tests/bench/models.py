@@ -3,14 +3,13 @@
 They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), are written to a temporary
 folder, and read from the page cache. `passes`: in one process, loaded before. `loaded`: processes, without their
 imports. `on_disk`: whole processes on safetensors and GGUF (8 GB of disk); their peak memory is held against the size
-of the file and 1.3 times the largest layer in float32. `effect`: every head knocked out, against plain passes.
+of the file and 1.3 times the largest layer in float32.
 """
 
 import importlib.util
 import json
 import os
 import statistics
-import string
 import sys
 import tempfile
 import time
@@ -23,11 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.core.threads import processors
-from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.pipeline.effect import knock_outs, word_of
-from attn_cli.pipeline.passes import open_passes
-from attn_cli.settings.settings import Settings
 from tests.bench.attention import held_at_most
 from tests.bench.row import ATTN, Row, clock, compared, peak, ran
 from tests.models.checkpoints import by_hand
@@ -264,35 +259,3 @@ def _of_file(what: str, folder: Path, file: str, layers: int, largest: int, pair
         yield compared(f"{what}, layer {layer}", ours, "transformers", theirs, 0.25, pairs, clock)
         yield Row(f"{what}, layer {layer}, peak", "transformers", [peak(ours)], [held], None, "B")
         yield Row(f"{what}, layer {layer}, peak", "file + 1.3 of a layer", [peak(ours)], [bound], 1.0, "B")
-
-
-def effect(pairs: int = 5) -> Iterator[Row]:
-    """Yield `attn effect` beside `attn self`, and what each of 144 heads takes to knock out beside one plain pass."""
-    with tempfile.TemporaryDirectory() as room:
-        folder = Path(room, "gpt2")
-        write_gpt2(folder)
-        ours, theirs = (
-            [*ATTN, command, TEXT, "-m", str(folder), "-f", "json"] for command in ("effect", "self")
-        )
-        yield compared("attn effect, GPT-2 small", ours, "attn self", theirs, 1.5, pairs, clock)
-        for n, most in ((16, 40.0), (512, 80.0)):
-            yield Row(f"144 knock-outs, {n} tokens", "one pass", *_knocked_out(folder, n, pairs), most)
-
-
-def _knocked_out(folder: Path, n: int, pairs: int) -> tuple[list[float], list[float]]:
-    # One token a letter, for no pair of letters with a space between is a token.
-    text = "".join(string.ascii_lowercase[i % 26] for i in range(2 * n))
-    with open_passes([(text, None)], Settings(model=str(folder))) as (read,):
-        assert len(read.tokens) == n, len(read.tokens)
-        word = word_of(read, None, "--target")
-
-        def one() -> None:
-            read.run.changed(Changes()).logits(read.place)
-
-        def every() -> None:
-            assert sum(1 for _ in knock_outs(read, word, None, False, lambda part: None)) == 144
-
-        rounds = range(max(1, pairs // 3))
-        return [_seconds(every) for _ in rounds], [
-            statistics.median(_seconds(one) for _ in range(5)) for _ in rounds
-        ]

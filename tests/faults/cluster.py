@@ -9,7 +9,6 @@ import argparse
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,30 +27,33 @@ from tests.shell import COMMAND, surroundings
 WORKERS = 2
 PAUSE = 1.0  # seconds that a new worker has before one is killed again
 LIMIT = 1 << 16  # bytes of a file, where no small disk can be mounted
-MOUNTED = "size=10m", "remount,size=2g"
+LOCAL = ("--engine", "dask", "--workers", str(WORKERS))
 
 Ended = tuple[int, str, float]  # exit code, standard error, seconds
 
 
-def attn(
-    folder: Path, *options: str, during: Callable[[int], object] = lambda pid: None, limit: int = 0
-) -> Ended:
+def attn(folder: str, *options: str, during: Callable[[int], object] | None = None, limit: int = 0) -> Ended:
     """Run attn batch into a folder, disturb it, and return how it ended; `limit` is of each file's bytes."""
     limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)) if limit else None
     command = [*COMMAND, "batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options]
     start = time.monotonic()
     with subprocess.Popen(
-        command, env=surroundings(), stderr=subprocess.PIPE, preexec_fn=limited, start_new_session=True
+        command,
+        env=surroundings(),
+        stderr=subprocess.PIPE,
+        preexec_fn=limited,
+        start_new_session=True,
+        text=True,
     ) as process:
-        during(process.pid)
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
+        if during:
+            during(process.pid)
+        _, said = process.communicate()
     return process.returncode, said.strip(), time.monotonic() - start
 
 
-def content(folder: Path) -> dict[str, str]:
+def content(folder: str) -> dict[str, str]:
     """Return the checksum of every file of a folder."""
-    return {path.name: blake2b(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    return {path.name: blake2b(path.read_bytes()).hexdigest() for path in Path(folder).iterdir()}
 
 
 def workers_of(pid: int) -> list[int]:
@@ -72,13 +74,13 @@ def goes_on(pid: int) -> bool:
     return False
 
 
-def with_parts(folder: Path, count: int, pid: int) -> None:
+def with_parts(folder: str, count: int, pid: int) -> None:
     """Wait until a run has so many parts, or has ended."""
-    while len(list(folder.glob("part-*"))) < count and goes_on(pid):
+    while len(list(Path(folder).glob("part-*"))) < count and goes_on(pid):
         time.sleep(0.05)
 
 
-def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None]:
+def killing(kills: int, folder: str, done: list[float]) -> Callable[[int], None]:
     """Return what kills a worker so many times while a run goes on; `done` gets the time of each."""
     draw = random.Random(0)
 
@@ -95,89 +97,66 @@ def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[tuple[int, Callable[[], object]]]:
+def small_disk(folder: str) -> Iterator[tuple[int, Callable[[], object]]]:
     """Make a folder's disk small; yield the limit of files where that is done so, and what makes it large again."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", MOUNTED[0], "tmpfs", str(folder)]
+    os.mkdir(folder)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", folder]
     if subprocess.run(mount, capture_output=True).returncode:
         yield LIMIT, lambda: None
         return
     try:
-        yield 0, lambda: subprocess.run(["mount", "-o", MOUNTED[1], str(folder)], check=True)
+        yield 0, lambda: subprocess.run(["mount", "-o", "remount,size=2g", folder], check=True)
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", folder], check=True)
 
 
-class Campaign:
-    """The runs, and what is wrong with them."""
+def compared(name: str, folder: str, ended: Ended, whole: dict[str, str]) -> Iterator[str]:
+    """Say how a run ended; it must have ended well, with the bytes of the undisturbed one."""
+    (code, said, seconds), found = ended, content(folder)
+    different = sorted(path for path in {*found, *whole} if found.get(path) != whole.get(path))
+    same = "OTHER BYTES" if different else "the same bytes"
+    print(f"{name:36} {len(found) - 1} parts, {seconds:5.0f} s: {same}", flush=True)
+    if code or different:
+        yield f"{name}: exit code {code}: {said}; other than undisturbed: {different}"
 
-    def __init__(self, place: Path, lines: int, kills: int) -> None:
-        self.place, self.lines, self.kills = place, lines, kills
-        self.wrong = 0
 
-    def run(self) -> int:
-        """Do all of it; return how much was wrong."""
-        Path("lines.txt").write_text("".join(f"{line}\n" for line in sentences(self.lines)))
-        one = self.place / "one"
-        ended = attn(one, "--workers", str(WORKERS))
-        self.whole = content(one)
-        self.tell("one machine, undisturbed", ended, one)
-        on_dask = ("--engine", "dask", "--workers", str(WORKERS))
-        self.compared("a local cluster, undisturbed", "plain", *on_dask)
-        kills: list[float] = []
-        killed = self.place / "killed"
-        ended = attn(killed, *on_dask, during=killing(self.kills, killed, kills))
-        self.tell(f"workers killed {len(kills)} times", ended, killed)
-        self.expect(len(kills) == self.kills, f"{len(kills)} kills: the run was too short")
-        self.scheduler_killed()
-        self.disk_full(on_dask)
-        return self.wrong
+def stopped(name: str, ended: Ended, code: int, why: str) -> Iterator[str]:
+    """Say how a run ended that cannot go on: in one line, with its exit code."""
+    print(f"  {name}: exit code {ended[0]}: {ended[1]}", flush=True)
+    if ended[0] != code or "\n" in ended[1] or why not in ended[1]:
+        yield f"{name}: exit code {ended[0]}: {ended[1]}"
 
-    def compared(self, name: str, folder: str, *options: str) -> None:
-        self.tell(name, attn(self.place / folder, *options), self.place / folder)
 
-    def scheduler_killed(self) -> None:
-        """Kill the scheduler when a few parts are there; the same command goes on with a new one."""
-        folder = self.place / "lost"
-        with Machines(WORKERS) as own:
+def campaign(lines: int, kills: int) -> Iterator[str]:
+    """Do all of it in this folder; yield what is wrong."""
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in sentences(lines)))
+    ended = attn("one", "--workers", str(WORKERS))
+    whole = content("one")
+    yield from compared("one machine, undisturbed", "one", ended, whole)
+    yield from compared("a local cluster, undisturbed", "plain", attn("plain", *LOCAL), whole)
+    done: list[float] = []
+    ended = attn("killed", *LOCAL, during=killing(kills, "killed", done))
+    yield from compared(f"workers killed {len(done)} times", "killed", ended, whole)
+    if len(done) != kills:
+        yield f"{len(done)} kills: the run was too short"
+    with Machines(WORKERS) as own:  # the scheduler is killed when a few parts are there
 
-            def kill(pid: int) -> None:
-                with_parts(folder, 5, pid)
-                own.scheduler.kill()
+        def kill(pid: int) -> None:
+            with_parts("lost", 5, pid)
+            own.scheduler.kill()
 
-            code, said, _ = attn(folder, "--engine", "dask", "--scheduler", own.address, during=kill)
-        self.expect(code == 71 and said.count("\n") == 0 and "was lost" in said, f"exit code {code}: {said}")
-        print(f"  scheduler killed: exit code {code}: {said}", flush=True)
-        with Machines(WORKERS) as own:
-            on_dask = ("--engine", "dask", "--scheduler", own.address)
-            self.compared("the same command, a new scheduler", "lost", *on_dask)
-
-    def disk_full(self, on_dask: tuple[str, ...]) -> None:
-        """Let the disk be full; the same command goes on when there is room."""
-        folder = self.place / "full"
-        with small_disk(folder) as (limit, enlarge):
-            code, said, _ = attn(folder, *on_dask, limit=limit)
-            self.expect(code == 74 and said.count("\n") == 0, f"exit code {code}: {said}")
-            self.expect(not list(folder.glob(".*.part")), "unfinished files are left")
-            print(f"  disk full ({'a limit' if limit else 'tmpfs'}): exit code {code}: {said}", flush=True)
-            enlarge()
-            self.compared("the same command, with room", "full", *on_dask)
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def tell(self, name: str, ended: Ended, folder: Path) -> None:
-        """Say how a run ended; it must have ended well, with the bytes of the undisturbed one."""
-        code, said, seconds = ended
-        self.expect(code == 0, f"{name}: exit code {code}: {said}")
-        found = content(folder)
-        different = sorted(path for path in {*found, *self.whole} if found.get(path) != self.whole.get(path))
-        self.expect(not different, f"{name}: other than undisturbed: {different}")
-        same = "the same bytes" if not different else "OTHER BYTES"
-        print(f"{name:36} {self.lines:,} lines, {len(found) - 1} parts, {seconds:5.0f} s: {same}", flush=True)
-
-    def expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self.wrong += 1
-            print(f"  WRONG: {otherwise}", flush=True)
+        ended = attn("lost", "--engine", "dask", "--scheduler", own.address, during=kill)
+        yield from stopped("scheduler killed", ended, 71, "was lost")
+    with Machines(WORKERS) as own:
+        ended = attn("lost", "--engine", "dask", "--scheduler", own.address)
+        yield from compared("the same command, a new scheduler", "lost", ended, whole)
+    with small_disk("full") as (limit, enlarge):
+        ended = attn("full", *LOCAL, limit=limit)
+        yield from stopped(f"disk full ({'a limit' if limit else 'tmpfs'})", ended, 74, "")
+        if list(Path("full").glob(".*.part")):
+            yield "unfinished files are left"
+        enlarge()
+        yield from compared("the same command, with room", "full", attn("full", *LOCAL), whole)
 
 
 def main() -> int:
@@ -185,9 +164,12 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--kills", type=int, default=10, help="of workers")
     asked = parser.parse_args()
+    wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        wrong = Campaign(Path(folder), asked.lines, asked.kills).run()
+        for what in campaign(asked.lines, asked.kills):
+            wrong += 1
+            print(f"  WRONG: {what}", flush=True)
         os.chdir("/")
     print(f"{wrong} wrong")
     return 1 if wrong else 0

@@ -30,13 +30,9 @@ Damage = Callable[[bytes, Random, Sequence[bytes]], Edit]
 def mutated(data: bytes, rng: Random, others: Sequence[bytes] = ()) -> bytes:
     """Return the data with one to five kinds of damage; `others` are what it may be spliced with."""
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3, 5))):
-        data = edited(data, rng, rng.choice(KINDS), others)
+        start, end, put = rng.choice(KINDS)(data, rng, others)
+        data = data[:start] + put + data[end:]
     return data
-
-
-def edited(data: bytes, rng: Random, damage: Damage, others: Sequence[bytes] = ()) -> bytes:
-    start, end, put = damage(data, rng, others)
-    return data[:start] + put + data[end:]
 
 
 def scratched(data: bytes, rng: Random) -> bytes:
@@ -60,7 +56,6 @@ def _at(data: bytes, rng: Random) -> int:
 
 
 def _over(width: int, put: Callable[[Random, bytes], bytes]) -> Damage:
-
     def damage(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
         at = _at(data, rng)
         return at, at + width, put(rng, data[at : at + 1] or b"\0")
@@ -108,11 +103,11 @@ def _lie(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
     return 0, 0 if is_added else len(data.partition(b"\n")[0]), rng.choice(LIES) + b"\n" * is_added
 
 
-digits = _between(rb"[0-9]+", lambda rng: str(rng.choice(NUMBERS) * rng.choice((1, 1, -1))).encode())
+_digits = _between(rb"[0-9]+", lambda rng: str(rng.choice(NUMBERS) * rng.choice((1, 1, -1))).encode())
 _token = _between(rb"(?<=[ \n])[^ \n]*", lambda rng: rng.choice(TOKENS))
 _flip = _over(1, lambda rng, was: bytes([was[0] ^ 1 << rng.randrange(8)]))
 KINDS: tuple[Damage, ...] = (
-    *(_flip, _flip, _token, _token, _token, digits, _splice, _lines, _lie),
+    *(_flip, _flip, _token, _token, _token, _digits, _splice, _lines, _lie),
     _over(1, lambda rng, _: bytes([rng.choice((0, 10, 32, 255, rng.randrange(256)))])),
     *(_over(width, lambda rng, _, width=width: _number(rng, width)) for width in (1, 2, 4, 8)),  # type: ignore[misc]
     _over(4, lambda rng, _: struct.pack("<f", rng.choice(ODD))),

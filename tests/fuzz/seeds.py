@@ -37,12 +37,15 @@ def beside(path: Path, suffix: str) -> Path:
     return Path(f"{path}{suffix[1:]}") if suffix.startswith("+") else path.with_suffix(suffix)
 
 
+Damage = Callable[[Files, Random], Files]
+
+
 class Reader(NamedTuple):
     """A format: its name, sound files of it, and what damages one."""
 
     name: str
     seeds: list[Files]
-    damaged: Callable[[Files, Random], Files]
+    damaged: Damage
     share_scaled: float = 0.9
 
 
@@ -73,28 +76,31 @@ def _texts(header: bool, end: str = "\n") -> list[Files]:
     ]
 
 
-def _plain(files: Files, rng: Random) -> Files:
-    which = rng.choice(list(files)) if rng.random() < 0.2 else MAIN
-    if rng.random() < 0.2:
-        return {**files, which: scratched(files[which], rng)}
-    return {**files, which: mutated(files[which], rng, EVERY)}
+def _either(*ways: tuple[float, Damage]) -> Damage:
+    """Return damage of one of several ways, each with its share of what those before it leave."""
 
-
-def _scratched(files: Files, rng: Random) -> Files:
-    """Damage what stands behind the headers."""
-    which = rng.choice(list(files)) if rng.random() < 0.3 else MAIN
-    return {**files, which: scratched(files[which], rng)}
-
-
-def _packed(
-    pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]
-) -> Callable[[Files, Random], Files]:
     def damaged(files: Files, rng: Random) -> Files:
-        if rng.random() < 0.5:
-            return _plain(files, rng)
-        return {MAIN: pack(mutated(unpack(files[MAIN]), rng, EVERY))}
+        return next(way for share, way in ways if rng.random() < share)(files, rng)
 
     return damaged
+
+
+def _any(damage: Callable[[bytes, Random], bytes], share: float = 0) -> Damage:
+    """Return what damages the file, or with this share any of those beside it too."""
+
+    def damaged(files: Files, rng: Random) -> Files:
+        which = rng.choice(list(files)) if rng.random() < share else MAIN
+        return {**files, which: damage(files[which], rng)}
+
+    return damaged
+
+
+_scratched = _any(scratched, 0.3)  # behind the headers
+_plain = _either((0.2, _scratched), (1, _any(lambda data, rng: mutated(data, rng, EVERY), 0.2)))
+
+
+def _packed(pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Damage:
+    return _either((0.5, _plain), (1, _any(lambda data, rng: pack(mutated(unpack(data), rng, EVERY)))))
 
 
 def gzipped(data: bytes) -> bytes:
@@ -125,14 +131,6 @@ def _word_list() -> bytes:
 
 def _npys() -> list[Files]:
     return [{MAIN: npy(matrix), ".words": _word_list()} for matrix in _matrices()]
-
-
-def _npy_damaged(files: Files, rng: Random) -> Files:
-    if rng.random() < 0.3:
-        return _scratched(files, rng)
-    if rng.random() < 0.5:
-        return _plain(files, rng)
-    return {**files, MAIN: _header_damaged(files[MAIN], rng)}
 
 
 def _header_damaged(data: bytes, rng: Random) -> bytes:
@@ -182,16 +180,14 @@ def _npzs() -> list[Files]:
     ]
 
 
-def _npz_damaged(files: Files, rng: Random) -> Files:
-    if rng.random() < 0.5:
-        return _plain(files, rng)
+def _members_damaged(data: bytes, rng: Random) -> bytes:
     members = dict(rng.choice(NPZ_MEMBERS))
     name = rng.choice(list(members))
     damage = rng.choice((_header_damaged, scratched, scratched, mutated))
     members[name] = damage(members[name], rng)
     if rng.random() < 0.1:
         members[rng.choice(("x.npy", "", "../x", "\n.npy", "data.pkl"))] = rng.choice(list(members.values()))
-    return {**files, MAIN: zipped(members)}
+    return zipped(members)
 
 
 def safetensors(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> bytes:
@@ -228,18 +224,14 @@ def _bare() -> list[Files]:
     return [{MAIN: safetensors(kept, {}), ".words": _word_list()} for kept in arrays]
 
 
-def _safetensors_damaged(files: Files, rng: Random) -> Files:
-    if rng.random() < 0.4:
-        return _scratched(files, rng)
-    if rng.random() < 0.4:
-        return _plain(files, rng)
-    data = files[MAIN]
+def _json_damaged(data: bytes, rng: Random) -> bytes:
     (length,) = struct.unpack("<Q", data[:8])
     header = data[8 : 8 + length]
     header = mutated(header, rng, JSON_PARTS) if rng.random() < 0.5 else _relabelled(header, rng)
-    return {**files, MAIN: struct.pack("<Q", len(header)) + header + data[8 + length :]}
+    return struct.pack("<Q", len(header)) + header + data[8 + length :]
 
 
+_safetensors_damaged = _either((0.4, _scratched), (0.4, _plain), (1, _any(_json_damaged)))
 JSON_PARTS = tuple(
     b'"shape":[12,4] "__metadata__":null "dtype":"F64" "data_offsets":[0,192] [[[[ NaN'.split()
 )
@@ -301,14 +293,15 @@ def _keyed(matrix: np.ndarray) -> dict[str, object]:
 
 def _fast() -> dict[str, object]:
     fields = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
-    grams = {
-        "vectors_vocab": numbers(12, 4),
-        "vectors_ngrams": numbers(7, 4),
+    sizes = {
         "bucket": 7,
         "min_n": 2,
         "max_n": 4,
+        "compatible_hash": True,
+        "__numpys": [],
+        "__ignoreds": ["vectors"],
     }
-    return {**fields, **grams, "compatible_hash": True, "__numpys": [], "__ignoreds": ["vectors"]}
+    return fields | sizes | {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
 
 
 _ODD: tuple[object, ...] = (
@@ -322,34 +315,31 @@ _ODD: tuple[object, ...] = (
 
 
 def _kvs() -> list[Files]:
-    rng, found = Random(0), []
-    beside = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
-    beside["__numpys"] = ["vectors"]
+    rng, found, keyed = Random(0), [], _keyed(numbers(12, 4))
+    beside = {key: value for key, value in keyed.items() if key != "vectors"} | {"__numpys": ["vectors"]}
     for protocol in (2, 4, 4, 5):
-        found += [_saved("KeyedVectors", _keyed(numbers(12, 4)), protocol)]
-        found += [_saved("FastTextKeyedVectors", _fast(), protocol), _saved("KeyedVectors", beside, protocol)]
+        for kind, fields in (
+            ("KeyedVectors", keyed),
+            ("FastTextKeyedVectors", _fast()),
+            ("KeyedVectors", beside),
+        ):
+            found.append(_saved(kind, fields, protocol))
     found += [_saved("KeyedVectors", _keyed(matrix)) for matrix in _matrices()]
-    found += [_saved("KeyedVectors", _keyed(numbers(12, 4)), 4, "Word2Vec")]
-    for base in (_keyed(numbers(12, 4)), _fast(), _fast(), beside):
+    found.append(_saved("KeyedVectors", keyed, 4, "Word2Vec"))
+    for base in (keyed, _fast(), _fast(), beside):
         for _ in range(60):
             changed = {**base, rng.choice(list(base)): rng.choice(_ODD)}
             found.append(_saved("FastTextKeyedVectors", changed, rng.choice((2, 4, 5))))
     return [{MAIN: data, "+.vectors.npy": npy(numbers(12, 4))} for data in found]
 
 
-def _kv_damaged(files: Files, rng: Random) -> Files:
-    if rng.random() < 0.1:
-        return files  # odd values in a sound pickle
-    return _scratched(files, rng) if rng.random() < 0.4 else _plain(files, rng)
-
-
-def _mixed(files: Files, rng: Random) -> Files:
-    """Put the start of one file before the rest of another."""
+def _mixed(data: bytes, rng: Random) -> bytes:
+    """Return the start of one file before the rest of another."""
     start, rest = rng.choice(EVERY), rng.choice(EVERY)
     cut = rng.choice((1, 2, 4, 6, 8, 9, 10, rng.randrange(len(start) + 1)))
     data = rng.choice(STARTS) if rng.random() < 0.2 else start[:cut]
     data += rest[rng.choice((0, 0, cut, rng.randrange(len(rest) + 1))) :]
-    return {**files, MAIN: mutated(data, rng, EVERY) if rng.random() < 0.5 else data}
+    return mutated(data, rng, EVERY) if rng.random() < 0.5 else data
 
 
 STARTS = (b"\xba\x16\x4f\x2f", b"SQLite format 3\0", b"GGUF", b"\x89HDF", b"BZh", b"(\xb5/\xfd", b"7z\xbc\xaf", b"Rar!",
@@ -368,11 +358,14 @@ def _readers() -> list[Reader]:
         Reader("text.xz", _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)),
         Reader("word2vec .bin", _bins(b""), _plain, 0.97),
         Reader("word2vec .bin, lines", _bins(b"\n"), _plain, 0.97),
-        Reader("npy + words", _npys(), _npy_damaged),
-        Reader("npz", _npzs(), _npz_damaged),
+        Reader("npy + words", _npys(), _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged)))),
+        Reader("npz", _npzs(), _either((0.5, _plain), (1, _any(_members_damaged)))),
         Reader("attn's table", _tables(), _safetensors_damaged),
         Reader("safetensors + words", _bare(), _safetensors_damaged),
-        Reader("gensim .kv", _kvs(), _kv_damaged),
+        # The first are odd values in a sound pickle.
+        Reader(
+            "gensim .kv", _kvs(), _either((0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain))
+        ),
     ]
 
 
@@ -389,5 +382,5 @@ def _bins(newline: bytes) -> list[Files]:
 
 _FORMATS = _readers()
 EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
-_MIXED = Reader("mixed", [{MAIN: b"", ".words": _word_list()}], _mixed)
+_MIXED = Reader("mixed", [{MAIN: b"", ".words": _word_list()}], _any(_mixed))
 READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
