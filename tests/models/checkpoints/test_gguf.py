@@ -36,7 +36,7 @@ from tests.models.checkpoints.gguf_by_hand import (
 )
 from tests.models.checkpoints.norms import same_as_by_vectors
 from tests.models.checkpoints.test_parity import CASES, TEXTS, made
-from tests.shell import attn
+from tests.shell import attn, here
 
 IDS = ([1, 2, 3, 4, 5, 0, 2], [3, 1])
 
@@ -238,30 +238,38 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
     alike(numbers(path), numbers(folder))
 
 
-REFUSED = {
-    "not GGUF": lambda data: b"GGML" + data[4:],
-    "a version of its own": lambda data: data[:4] + struct.pack("<I", 9) + data[8:],
-    "big-endian": lambda data: data[:4] + struct.pack(">I", 3) + data[8:],
-    "more tensors than bytes": lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:],
-    "more keys than bytes": lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:],
-    "cut in the header": lambda data: data[:300],
-    "cut in the numbers": lambda data: data[:-100],
-    "an architecture that nobody knows": lambda data: data.replace(b"llama", b"lamma"),
-    "a kind of number that attn does not unpack": lambda data: data.replace(
-        struct.pack("<2QI", 64, 40, 0), struct.pack("<2QI", 64, 40, 16), 1
-    ),
-}
+F32_TABLE = struct.pack("<2QI", 64, 40, 0)
+REFUSED = [  # what the file says, or what becomes of its bytes; and what is said of it
+    (lambda data: b"GGML" + data[4:], "and no GGUF file"),
+    (lambda data: data[:4] + struct.pack("<I", 9) + data[8:], "is of version 9"),
+    (lambda data: data[:4] + struct.pack(">I", 3) + data[8:], "big-endian"),
+    (lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:], "tensors"),
+    (lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:], "keys"),
+    (lambda data: data[:300], "its header ends in the middle"),
+    (lambda data: data[:-100], "lies outside the file"),
+    (lambda data: data.replace(b"llama", b"lamma"), "does not know the architecture 'lamma'"),
+    (lambda data: data.replace(F32_TABLE, struct.pack("<2QI", 64, 40, 16), 1), "which attn does not unpack"),
+    (lambda data: data.replace(F32_TABLE, struct.pack("<2QI", 0, 40, 0), 1), "has shape (40, 0)"),
+    ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
+    ({"tokenizer.ggml.model": "unigram"}, "which attn cannot rebuild"),
+    ({"tokenizer.ggml.pre": "gpt-9"}, "splits texts by 'gpt-9'"),
+    ({"tokenizer.ggml.bos_token_id": 99}, "bos_token_id 99"),
+    ({"tokenizer.ggml.tokens": 3}, "no list of tokens"),
+    ({"tokenizer.ggml.token_type": [1]}, "1 types"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_is_not_sound_or_not_known_ends_in_one_line(name, folder, tmp_path):
-    path = converted(folder, tmp_path / "x.gguf", **BYTE_PAIRS)
-    data = Path(path).read_bytes()
-    changed = REFUSED[name](data)
-    assert changed != data
-    (tmp_path / "x.gguf").write_bytes(changed)
-    refused = attn("self", "ab a", "-m", path)
+@pytest.mark.parametrize(("change", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_a_file_that_is_not_sound_or_not_known_ends_in_one_line(change, said, folder, tmp_path):
+    told = change if isinstance(change, dict) else {}
+    path = converted(folder, tmp_path / "x.gguf", **BYTE_PAIRS | told)
+    if not told:
+        data = Path(path).read_bytes()
+        Path(path).write_bytes(change(data))
+        assert change(data) != data
+    refused = here("self", "ab a", "-m", path)
     assert refused.code in (65, 66) and refused.err.count("\n") == 1 and not refused.out, refused.err
+    assert said in refused.err
 
 
 def test_files_with_scratches_are_read_or_refused_in_a_sentence(folder, tmp_path):
