@@ -80,31 +80,28 @@ LARGE_HEADS = GROUPED | {"head_dim": 16}
 EIGHT_HEADS = WIDE | TOKENS | {"num_attention_heads": 8}
 BOTH_WAYS, UNTIED = {"is_causal": False}, {"tie_word_embeddings": False}
 SETTINGS = {
-    "bert": WIDE,
-    "bert, decoder": WIDE | {"is_decoder": True},
+    **dict.fromkeys(("bert", "mpnet"), WIDE), "xlm-roberta": ROBERTA, "electra": ELECTRA, "albert": ALBERT,
+    **dict.fromkeys(("llama", "qwen2", "phi3", "olmo2", "cohere", "starcoder2"), GROUPED), "gpt2": GPT2,
+    **dict.fromkeys(("qwen3", "glm4"), LARGE_HEADS), "qwen3, its own head size": GROUPED, "gpt_neo": GPT_NEO,
+    "gpt_neox": WIDE | TOKENS, "bloom": BLOOM, "falcon": FALCON, "opt": OPT, "smollm3": SMOLLM3,
     "bert, gelu_new": WIDE | {"hidden_act": "gelu_new"},
+    "mpnet, untied, gelu_new": WIDE | {"hidden_act": "gelu_new"} | UNTIED,
+    "gemma2, uncapped": LARGE_HEADS | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    "bert, decoder": WIDE | {"is_decoder": True},
     "roberta": ROBERTA | {"pad_token_id": 1},
-    "xlm-roberta": ROBERTA,
     "distilbert": {"vocab_size": V, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
-    "electra": ELECTRA,
     "electra, one size": ELECTRA | {"embedding_size": 32},
-    "albert": ALBERT,
     "albert, groups": ALBERT | {"num_hidden_layers": 4, "num_hidden_groups": 2},
-    "gpt2": GPT2,
     "gpt_neo, is_causal unread":
         GPT_NEO | {"num_layers": 2, "attention_types": [[["global", "local"], 1]]} | BOTH_WAYS,
     "gpt2, scaled by layer": GPT2 | {"scale_attn_by_inverse_layer_idx": True},
-    "gpt_neo": GPT_NEO,
-    "gpt_neox": WIDE | TOKENS,
     "gpt_neox, one after the other": WIDE | TOKENS | {"use_parallel_residual": False},
     "gptj": GPT2 | {"rotary_dim": 4},
     "gptj, all is rotated": GPT2 | {"rotary_dim": 8, "n_inner": 48, "activation_function": "gelu"},
     "gptj, both ways, tied": GPT2 | {"rotary_dim": 4, "tie_word_embeddings": True} | BOTH_WAYS,
-    "bloom": BLOOM,
     "bloom, norms go on, both ways":
         BLOOM | {"apply_residual_connection_post_layernorm": True} | BOTH_WAYS,
     "bloom, six heads, untied": BLOOM | {"hidden_size": 48, "n_head": 6} | UNTIED,
-    "falcon": FALCON,
     "falcon, groups": OF_40B,
     "falcon, groups, one norm, untied": OF_40B | {"num_ln_in_parallel_attn": 1} | UNTIED,
     "falcon, groups of one, biases": OF_40B | {"num_kv_heads": None, "bias": True},
@@ -112,17 +109,13 @@ SETTINGS = {
     "falcon, alibi, six heads, untied": OF_40B | {"alibi": True, "hidden_size": 48, "num_attention_heads": 6} | UNTIED,
     "falcon, one after the other": OF_RW | {"alibi": False, "multi_query": True, "bias": False},
     "falcon, no groups, relu, both ways": FALCON | {"multi_query": False, "activation": "relu"} | BOTH_WAYS,
-    "opt": OPT,
     "opt, as 350m": OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
-    "llama": GROUPED,
     "llama 3": GROUPED | {"rope_parameters": LLAMA3, "tie_word_embeddings": True},
     "llama, linear": GROUPED | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
     "llama, biases": GROUPED | {"attention_bias": True, "mlp_bias": True},
-    "qwen3, its own head size": GROUPED,
     "smollm3, windows": SMOLLM3 | {"use_sliding_window": True, "sliding_window": 3},
     "smollm3, one in two": SMOLLM3 | {"no_rope_layer_interval": 2},
     "gemma2, its own sizes": EIGHT_HEADS | {"num_hidden_layers": 2},
-    "gemma2, uncapped": LARGE_HEADS | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
     "gemma3, its own sizes": EIGHT_HEADS | {"sliding_window": 3},
     "gemma3, as EmbeddingGemma":
         LARGE_HEADS | {"sliding_window": 5, "num_hidden_layers": 7, "use_bidirectional_attention": True},
@@ -130,17 +123,13 @@ SETTINGS = {
         LARGE_HEADS | {"sliding_window": 4, "num_hidden_layers": 7, "use_bidirectional_attention": True} | BOTH_WAYS,
     "mistral": GROUPED | {"sliding_window": 3},
     "mistral, no window": GROUPED | {"sliding_window": None},
-    "qwen2": GROUPED,
     "qwen2, windows": GROUPED | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
-    "qwen3": LARGE_HEADS,
-    "smollm3": SMOLLM3,
     "gemma": LARGE_HEADS | {"num_key_value_heads": 1},
     "gemma2": LARGE_HEADS | {"sliding_window": 3, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 9},
     "gemma3": LARGE_HEADS | {"sliding_window": 3, "num_hidden_layers": 7},
     "modernbert":
         WIDE | TOKENS | {"cls_token_id": 1, "sep_token_id": 2, "num_hidden_layers": 5, "local_attention": 4},
 }  # fmt: skip
-DECODER = WIDE | TOKENS | {"head_dim": 8}
 LONG = {"short_factor": [1.0, 1.5, 2.0, 4.0], "long_factor": [1.0, 3.0, 6.0, 9.0]}
 
 
@@ -149,8 +138,11 @@ def rope(kind, share=None, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, **more}}
 
 
+KINDS = ["full_attention", "sliding_attention", "full_attention"]
+OF_KINDS = {"layer_types": KINDS, "sliding_window": 2, "attention_bias": True}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 8}
 DISTANT = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "hidden_act": "gelu_new"}
+TWO_SEGMENTS = {"type_vocab_size": 2}
 EXPERTS = GROUPED | {"num_experts_per_tok": 2}
 MIXTRAL = EXPERTS | {"num_local_experts": 5}
 GPT_OSS = MIXTRAL | {"sliding_window": 3, "head_dim": 8} | rope("yarn", truncate=False, **YARN)
@@ -159,7 +151,7 @@ GRANITE = GROUPED | {
     "embedding_multiplier": 3.0, "logits_scaling": 4.0, "residual_multiplier": 0.6, "attention_multiplier": 0.2,
 }  # fmt: skip
 SETTINGS |= {
-    "phi3": GROUPED,
+    "granite": GRANITE, "mixtral": MIXTRAL, "gpt_oss": GPT_OSS, "qwen3_moe": QWEN_MOE,
     "phi3, tied, window": GROUPED | {"sliding_window": 3, "tie_word_embeddings": True},
     "phi3, a part is rotated": GROUPED | rope("default", 0.75),
     "phi3, longrope": GROUPED | {"original_max_position_embeddings": 16, "max_position_embeddings": 64}
@@ -167,7 +159,6 @@ SETTINGS |= {
     "phi3, longrope, long": GROUPED | {"original_max_position_embeddings": 3, "max_position_embeddings": 64}
         | rope("longrope", 0.5, **{name: of[:2] for name, of in LONG.items()}),
     "phi3, longrope, a factor": GROUPED | rope("longrope", attention_factor=1.3, **LONG),
-    "olmo2": GROUPED,
     "olmo2, biases, tied": GROUPED | {"attention_bias": True, "tie_word_embeddings": True},
     "olmo2, yarn": GROUPED | rope("yarn", **YARN),
     "olmo3": GROUPED | {"num_hidden_layers": 4, "sliding_window": 3},
@@ -176,28 +167,18 @@ SETTINGS |= {
             "full_attention": {"rope_type": "yarn", "rope_theta": 100.0, **YARN},
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
         }},
-    "olmo3, kinds, biases": GROUPED
-        | {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 2,
-           "attention_bias": True, "tie_word_embeddings": True},
-    "granite": GRANITE,
+    "olmo3, kinds, biases": GROUPED | OF_KINDS | {"tie_word_embeddings": True},
     "granite, biases, tied": GRANITE | {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
-    "cohere": GROUPED,
     "cohere, normed heads": GROUPED | {"use_qk_norm": True, "logit_scale": 0.5},
     "cohere, biases, untied": GROUPED | {"attention_bias": True, **UNTIED},
     "cohere, linear": GROUPED | rope("linear", factor=3.0),
     "cohere2": GROUPED | {"num_hidden_layers": 5, "sliding_window": 3},
-    "cohere2, kinds, untied": GROUPED
-        | {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 2,
-           "attention_bias": True, **UNTIED},
-    "glm4": LARGE_HEADS,
+    "cohere2, kinds, untied": GROUPED | OF_KINDS | UNTIED,
     "glm4, no biases, tied": LARGE_HEADS | {"attention_bias": False, "tie_word_embeddings": True},
     "glm4, an odd part is rotated": LARGE_HEADS | rope("default", 0.2),
-    "starcoder2": GROUPED,
     "starcoder2, no biases, window, untied": GROUPED | {"use_bias": False, "sliding_window": 3, **UNTIED},
-    "mixtral": MIXTRAL,
     "mixtral, window, tied": MIXTRAL | {"sliding_window": 3, "tie_word_embeddings": True, "head_dim": 16},
     "mixtral, one": MIXTRAL | {"num_experts_per_tok": 1},
-    "gpt_oss": GPT_OSS,
     "gpt_oss, kinds, tied, no biases": GPT_OSS | {
         "layer_types": ["full_attention", "full_attention", "sliding_attention"], "attention_bias": False,
         "tie_word_embeddings": True, "head_dim": 16, "num_experts_per_tok": 1,
@@ -211,7 +192,6 @@ SETTINGS |= {
         "num_hidden_layers": 5, "mlp_only_layers": [3], "use_sliding_window": True, "sliding_window": 3,
         "max_window_layers": 3, "tie_word_embeddings": True,
     },
-    "qwen3_moe": QWEN_MOE,
     "qwen3_moe, some layers": QWEN_MOE | {
         "decoder_sparse_step": 2, "norm_topk_prob": True, "attention_bias": True, "num_hidden_layers": 4,
         "mlp_only_layers": [1], "use_sliding_window": True, "sliding_window": 3, "head_dim": 16,
@@ -223,9 +203,8 @@ SETTINGS |= {
     "llama, yarn, short": GROUPED | {"max_position_embeddings": 8} | rope("yarn", factor=2.0),
     "llama, dynamic": GROUPED | {"max_position_embeddings": 3} | rope("dynamic", factor=2.0),
     "llama, dynamic, short": GROUPED | {"max_position_embeddings": 16} | rope("dynamic", factor=2.0),
-    "llama, longrope": GROUPED | {"max_position_embeddings": 64} | rope(
-        "longrope", original_max_position_embeddings=3, **LONG
-    ),
+    "llama, longrope":
+        GROUPED | {"max_position_embeddings": 64} | rope("longrope", original_max_position_embeddings=3, **LONG),
     "gpt_neox, an odd part is rotated": WIDE | TOKENS | {"hidden_size": 48, "rotary_pct": 0.25},
     "gpt_neox, no biases, tied": WIDE | TOKENS | {"attention_bias": False, "tie_word_embeddings": True},
     "deberta, distances to queries": WIDE | TOKENS | DISTANT | {"pos_att_type": "c2p", **UNTIED},
@@ -236,15 +215,12 @@ SETTINGS |= {
     },
     "deberta-v2, buckets": WIDE | TOKENS | DISTANT | {"position_buckets": 5, "max_relative_positions": 8},
     "deberta-v2, places": WIDE | TOKENS | {"type_vocab_size": 2, **UNTIED},
-    "mpnet": WIDE,
-    "mpnet, untied, gelu_new": WIDE | {"hidden_act": "gelu_new"} | UNTIED,
     "electra, narrow": ELECTRA | {"embedding_size": 8},
     "albert, inner groups": ALBERT | {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
     "opt, no affine norms": OPT | {"layer_norm_elementwise_affine": False},
     "opt, no biases": OPT | {"enable_bias": False, "word_embed_proj_dim": 16},
-    "modernbert, all biases": WIDE | TOKENS | dict.fromkeys(
-        ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True
-    ),
+    "modernbert, all biases":
+        WIDE | TOKENS | dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True),
     "modernbert, no biases, untied": WIDE | TOKENS | {"decoder_bias": False, **UNTIED},
 }  # fmt: skip
 SETTINGS |= {f"{name}, untied": SETTINGS[name] | UNTIED for name in ("bert", "roberta", "albert")}
@@ -253,10 +229,7 @@ for name in ("gpt2", "gpt_neox", "opt", "llama", "mistral", "qwen3", "phi3", "ol
 for name in ("deberta", "deberta-v2"):
     SETTINGS |= {
         name: WIDE | TOKENS | DISTANT,
-        f"{name}, distances to keys": WIDE
-        | TOKENS
-        | DISTANT
-        | {"pos_att_type": ["p2c"], "type_vocab_size": 2},
+        f"{name}, distances to keys": WIDE | TOKENS | DISTANT | {"pos_att_type": ["p2c"], **TWO_SEGMENTS},
         f"{name}, another head": WIDE | TOKENS | DISTANT | {"legacy": False, "max_relative_positions": 4},
     }
 T5 = {
@@ -284,39 +257,34 @@ def sides(encoder, decoder):
     return T5GEMMA | {"encoder": T5GEMMA["encoder"] | encoder, "decoder": T5GEMMA["decoder"] | decoder}
 
 
+FEWER = {"decoder_vocab_size": 30}
 UNCAPPED = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True}
-KINDS = ["full_attention", "sliding_attention", "full_attention"]
 ROTATED = {"num_key_value_heads": 4, **rope("linear", factor=2.0)}
 PAIR_SETTINGS = {
     **dict.fromkeys(("mbart", "pegasus", "bart"), BART),
     "mbart, scaled, untied": BART | SCALED | RELU | UNTIED,
     "pegasus, scaled": BART | SCALED | RELU,
     "m2m_100": M2M_100,
-    "m2m_100, other padding": M2M_100
-    | {"pad_token_id": 39, "scale_embedding": False, "d_model": 48}
-    | UNTIED,
+    "m2m_100, other padding": BART | {"pad_token_id": 39, "scale_embedding": False, "d_model": 48} | UNTIED,
     "t5gemma": T5GEMMA,
     "t5gemma, uncapped": sides(UNCAPPED, UNCAPPED),
-    "t5gemma, kinds of layers, untied": sides(
-        ROTATED | {"layer_types": KINDS[:2]}, ROTATED | {"layer_types": KINDS}
-    )
+    "t5gemma, kinds of layers, untied": sides(*(ROTATED | {"layer_types": of} for of in (KINDS[:2], KINDS)))
     | UNTIED,
     "t5": T5,
     "t5, as v1.1": T5 | {"feed_forward_proj": "gated-gelu"} | UNTIED,
     "mt5": T5,
     "bart, scaled": BART | SCALED,
     "marian": BART | SCALED | {"activation_function": "swish"},
-    "marian, two vocabularies": BART
-    | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 30}
-    | UNTIED,
+    "marian, two vocabularies": BART | {"share_encoder_decoder_embeddings": False, **FEWER} | UNTIED,
 }
-CASES, PAIRS = (
-    {
-        name: Case(re.match("[^ ,]+", name)[0].replace("gemma3", "gemma3_text"), of)
-        for name, of in table.items()
-    }
-    for table in (SETTINGS, PAIR_SETTINGS)
-)
+
+
+def cases(settings):
+    families = {name: re.match("[^ ,]+", name)[0].replace("gemma3", "gemma3_text") for name in settings}
+    return {name: Case(family, settings[name]) for name, family in families.items()}
+
+
+CASES, PAIRS = cases(SETTINGS), cases(PAIR_SETTINGS)
 TARGETS = ([0, 5, 6, 7, 8, 9], [0, 13, 12])
 TEXTS = ([3, 4, 5, 6, 7, 8, 9, 3, 11], [12, 13, 14, 15])
 
