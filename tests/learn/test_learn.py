@@ -24,9 +24,9 @@ from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import VectorTable
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, attn, surroundings
+from tests.small_models import table
 from tests.thorough import takes_long
 
 HEADS = ("relations", "subject", "object")
@@ -36,7 +36,7 @@ LINES = (
     "Who/PRON/3/nsubj never/ADV/3/advmod reads/VERB/0/root the/DET/6/det Unread/ADJ/6/amod books/NOUN/3/obj",
     "Hi/INTJ/0/root",
 )
-KNOWN = "anna reads old books the who never a-b 3.14 Hi walking talking singing".split()  # noqa: SIM905
+KNOWN = "anna reads old books the who never a-b 3.14 Hi walking talking singing"
 
 
 @pytest.fixture
@@ -52,14 +52,9 @@ def torch():
     torch.use_deterministic_algorithms(strict)
 
 
-def table(words=KNOWN, dim=3, seed=0):
-    matrix = np.random.default_rng([seed, dim]).standard_normal((len(words), dim))
-    return VectorTable("file", "table", b"\n" + "\n".join(words).encode() + b"\n", matrix, {})
-
-
 def lessons(heads=HEADS, dim=3, lines=LINES):
     """The numbered words, and a batch of all sentences with targets as exact as float64 has them."""
-    words = Vocabulary(table(dim=dim), 5, 2, heads)
+    words = Vocabulary(table(KNOWN, dim), 5, 2, heads)
     batch = words.batch([words.encode(parsed(line)) for line in lines])
     targets = batch.targets.astype(np.float64)
     total = targets.sum(axis=3, keepdims=True)
@@ -162,7 +157,7 @@ def test_a_words_row_is_its_vector_or_its_features_and_targets_sum_to_one():
         for i in range(len(parsed(line).words)):
             assert set(np.flatnonzero(batch.targets[s, h, i])) == set(wanted.get(i, {i: 1}))
             assert batch.has_link[s, h, i] == (i in wanted)
-    names = feature_names(table(), 2, 3)
+    names = feature_names(table(KNOWN, 3), 2, 3)
     assert names[: len(SHAPES)] == list(SHAPES)
     assert set(names[len(SHAPES) : -3]) <= {"-g", "-ng", "-ing", "-lking", "-king", "-s", "-ks"}
     assert len(names) == len(SHAPES) + 2 + 3 and names[-3:] == ["=anna", "=reads", "=old"]
@@ -181,7 +176,7 @@ def test_batches_hold_every_sentence_once_and_no_more_words_than_they_may(size, 
 
 
 def test_two_sentences_joined_keep_each_its_own_links():
-    words = Vocabulary(table(), 5, 2, HEADS)
+    words = Vocabulary(table(KNOWN, 3), 5, 2, HEADS)
     first, second = (words.encode(parsed(line)) for line in (LINES[0], LINES[2]))
     both = concatenated(first, second)
     apart, together = words.batch([first, second]), words.batch([both])

@@ -42,26 +42,18 @@ def zeros(name, value):
 
 
 def weights_by_hand(made, h, words):
-    """One head's weights by the formula of the one-layer model, number by number."""
-    found = models.table().find({word.lower() for word in words})
+    """One head's weights by the formula of the one-layer model."""
+    found, n = models.table().find({word.lower() for word in words}), len(words)
     vectors = dict(zip(models.FEATURES, made["start.vectors"], strict=True))
-    X = [
-        found[word.lower()]
-        if word.lower() in found
-        else sum(vectors[name] for name in features(word) if name in vectors)
-        for word in words
+    spelled = [
+        sum((vectors[name] for name in features(word) if name in vectors), np.zeros(4)) for word in words
     ]
-    q, k = ([x @ made[f"0.W_{m}"][h] + made[f"0.b_{m}"][h] for x in X] for m in "qk")
-    rows = []
-    for i in range(len(words)):
-        scores = []
-        for j in range(len(words)):
-            away = max(-2, min(2, j - i)) + 2
-            position = q[i] @ made["0.R"][h][away] + made["0.b"][h][away]
-            scores.append((q[i] @ k[j] + position) / math.sqrt(2))
-        exps = [math.exp(s - max(scores)) for s in scores]
-        rows.append([e / sum(exps) for e in exps])
-    return rows
+    X = np.array([found.get(word.lower(), x) for word, x in zip(words, spelled, strict=True)])
+    Q, K = (X @ made[f"0.W_{m}"][h] + made[f"0.b_{m}"][h] for m in "qk")
+    away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -2, 2) + 2
+    position = np.take_along_axis(Q @ made["0.R"][h].T, away, axis=1) + made["0.b"][h][away]
+    exps = np.exp((Q @ K.T + position) / math.sqrt(2))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -73,10 +65,7 @@ def test_every_share_is_that_counted_by_hand(seed, tmp_path):
     for h, one in enumerate(scores):
         rows, drawn = [], 0
         for sentence in SENTENCES:
-            full, bare = (
-                [row.index(max(row)) for row in weights_by_hand(arrays, h, sentence.words)]
-                for arrays in (made, flat)
-            )
+            full, bare = (weights_by_hand(M, h, sentence.words).argmax(axis=1) for M in (made, flat))
             drawn += sum(key != query for query, key in enumerate(full))
             for query, keys in RELATIONS[one.name].links(sentence).items():
                 rows.append((sentence.tags, query, keys, full[query] in keys, bare[query] in keys))
