@@ -95,6 +95,20 @@ def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
     close(pairs[0, 0, 2, 0], x[0, 0, 2, 0] * math.cos(2) - x[0, 0, 2, 1] * math.sin(2))
 
 
+def test_slopes_and_buckets_are_those_of_their_papers():
+    close(blocks.slopes(8), 0.5 ** np.arange(1, 9), 0)
+    close(blocks.slopes(6), [1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8], 0)  # of eight, every other one
+    behind = np.arange(4) - np.arange(2, 4)[:, None]
+    for scale in (None, 0.25):  # whose products are those of bfloat16
+        found = blocks.by_slopes(blocks.slopes(2), 2, 4, scale)
+        close(found[0], np.array([1 / 16, 1 / 256])[:, None, None] * behind * (scale or 1), 0)
+    assert blocks.as_bfloat16(np.float32([257, 258, 259, -1.5])).tolist() == [256, 258, 260, -1.5]
+    away = np.arange(-40, 41)
+    wide = [4 + math.ceil(3 * math.log(max(abs(n), 4) / 4) / math.log(32 / 4)) for n in away]
+    expected = [n if abs(n) <= 4 else int(math.copysign(far, n)) for n, far in zip(away, wide, strict=True)]
+    assert blocks.log_buckets(away, 8, 33).tolist() == expected
+
+
 def whole(mask, n_q):
     """Who may attend to whom, as an array that stands for (b, 1, n_q, n_k)."""
     allowed = mask.rule.rows(range(mask.first, mask.first + n_q))[None, None]

@@ -263,10 +263,27 @@ def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(
     assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
-def test_one_layer_in_three_of_modernbert_sees_all_the_first_among_them():
-    size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 7, "local_attention": 6}
-    layers = describe(Config("c", {"model_type": "modernbert"} | size)).encoder.layers
-    assert [layer.window for layer in layers] == [None, 3, 3, None, 3, 3, None]
+THREE = {"sliding_window": 3, "window_size": 3, "local_attention": 6}
+WINDOWS = {  # what a layer of a family sees at most: in its config.json, how many layers and what tells them apart
+    "modernbert": ({"num_hidden_layers": 7}, [None, 3, 3, None, 3, 3, None]),
+    "gpt_neo": ({"num_layers": 4, "attention_types": [[["global", "local"], 2]]}, [None, 3, None, 3]),
+    "qwen2": ({"num_hidden_layers": 3, "use_sliding_window": True, "max_window_layers": 1}, [None, 3, 3]),
+    "mistral": ({"num_hidden_layers": 2}, [3, 3]),
+    "gemma2": ({"num_hidden_layers": 4}, [3, None, 3, None]),
+    "gpt_oss": ({"num_hidden_layers": 3, "num_local_experts": 2, "num_experts_per_tok": 1}, [3, None, 3]),
+    "gemma3_text": ({"num_hidden_layers": 7}, [3, 3, 3, 3, 3, None, 3]),
+    "cohere2": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
+    "olmo3": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
+}
+
+
+@pytest.mark.parametrize("family", WINDOWS)
+def test_layers_see_as_far_as_their_family_has_it(family):
+    said, windows = WINDOWS[family]
+    size = {"model_type": family, "hidden_size": 8, "num_attention_heads": 2, "num_heads": 2, "head_dim": 4}
+    size["num_key_value_heads"] = 1
+    (stack,) = describe(Config("c", size | THREE | said)).stacks.values()
+    assert [layer.window for layer in stack.layers] == windows
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
