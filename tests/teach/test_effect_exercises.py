@@ -1,103 +1,83 @@
 """Exercises on what comes of the weights: numbers that work out by hand, and answers that are right and graded."""
 
 import json
-import math
 
+import numpy as np
 import pytest
 
 from attn_cli.render.worksheet.effects import parts
 from attn_cli.render.worksheet.writers import worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach.effects import make
 from tests import shell
+from tests.alike import assert_alike
 from tests.schema import complaints
 from tests.shell import here
-from tests.teach.test_exercises import product, tables
+from tests.teach.test_exercises import tables
 from tests.thorough import often
 
-SEEDS = range(often(24))
 TOPICS = ("norm", "logit")
+OF_BOTH = pytest.mark.parametrize("topic", TOPICS)
 
 
 def record(topic, seed=7):
     return shell.record("exercise", "--topic", topic, "--seed", str(seed))
 
 
-def transposed(matrix):
-    return [list(column) for column in zip(*matrix, strict=True)]
-
-
 def by_hand(given):
-    """What is asked for, by plain loops over what is given."""
+    """What is asked for, by the formulas of the sheet."""
     if "U" in given:
-        parts = product(given["stream"], given["U"])
-        logits = [sum(column) for column in transposed(parts)]
-        without = [[a - b for a, b in zip(logits, part, strict=True)] for part in parts[1:4]]
-        return {"parts": parts, "logits": [logits], "without": without}
-    v = product(given["X"], given["W_v"])
-    f = product(v, given["W_o"])
-    lengths = [math.hypot(*row) for row in f]
-    norms = [[w * length for w, length in zip(row, lengths, strict=True)] for row in given["weights"]]
-    return {"v": v, "transformed": f, "lengths": [lengths], "norms": norms}
+        added = np.array(given["stream"]) @ given["U"]
+        logits = added.sum(axis=0)
+        return {"parts": added, "logits": logits[np.newaxis], "without": logits - added[1:4]}
+    v = np.array(given["X"]) @ given["W_v"]
+    f = v @ given["W_o"]
+    lengths = np.sqrt(f[:, 0] ** 2 + f[:, 1] ** 2)
+    return {"v": v, "transformed": f, "lengths": lengths[np.newaxis], "norms": given["weights"] * lengths}
 
 
-def winner(row):
-    return row.index(max(row))
-
-
-@pytest.mark.parametrize("topic", TOPICS)
+@OF_BOTH
 def test_every_seed_is_a_small_exercise_of_its_own_with_the_right_answers(topic):
-    many = [make(topic, seed) for seed in SEEDS]
+    many = [make(topic, seed) for seed in range(often(24))]
     assert len({json.dumps(one.inputs["X" if topic == "norm" else "U"]) for one in many}) > len(many) / 2
     for one in many:
         right = by_hand(one.inputs)
-        assert list(one.answers) == list(right)
-        for step, matrix in right.items():
-            assert one.answers[step] == [pytest.approx(row) for row in matrix], (one.command, step)
-    for one in many if topic == "norm" else ():
-        lengths, norms = one.answers["lengths"][0], one.answers["norms"]
-        assert all(length % 1 == 0 and 0 < length < 20 for length in lengths) and len({*lengths}) == 3
-        moved = [
-            winner(row) != winner(weights) for row, weights in zip(norms, one.inputs["weights"], strict=True)
-        ]
-        assert any(moved) and not all(moved), one.command
-    for one in many if topic == "logit" else ():
-        logits, parts, without = one.answers["logits"][0], one.answers["parts"], one.answers["without"]
-        best = winner(logits)
-        strongest = winner([row[best] for row in parts[1:4]])
-        left = [winner(row) for row in without]
-        assert left[strongest] == best and sum(word != best for word in left) == 1, one.command
+        assert_alike(one.answers, {step: matrix.astype(float).tolist() for step, matrix in right.items()})
+        if topic == "norm":
+            lengths, weights = right["lengths"][0], np.array(one.inputs["weights"])
+            assert (lengths % 1 == 0).all() and lengths.min() > 0 and lengths.max() < 20
+            assert len(set(lengths)) == 3
+            moved = right["norms"].argmax(axis=1) != weights.argmax(axis=1)
+            assert moved.any() and not moved.all(), one.command
+        else:
+            best, left = right["logits"].argmax(), right["without"].argmax(axis=1)
+            strongest = right["parts"][1:4, best].argmax()
+            assert left[strongest] == best and (left != best).sum() == 1, one.command
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@OF_BOTH
 def test_the_questions_are_answered_by_the_numbers(topic):
     for seed in range(4):
         found = record(topic, seed)
         assert complaints(found) == []
-        right, answers = found["answers"], [one["answer"] for one in found["questions"]]
+        right, answers = by_hand(found["inputs"]), [one["answer"] for one in found["questions"]]
         if topic == "norm":
-            weights = found["inputs"]["weights"]
-            i = next(n for n in range(3) if winner(weights[n]) != winner(right["norms"][n]))
-            assert f"({max(weights[i])})" in answers[0] and f"({max(right['norms'][i]):.1f})" in answers[0]
-            mixed = [
-                sum(w * row[n] for w, row in zip(weights[i], right["transformed"], strict=True))
-                for n in (0, 1)
-            ]
-            assert f"sum to {sum(right['norms'][i]):.1f}" in answers[1]
-            assert f"a length of {math.hypot(*mixed):.2f}." in answers[1]
+            weights, norms = np.array(found["inputs"]["weights"]), right["norms"]
+            i = (norms.argmax(axis=1) != weights.argmax(axis=1)).argmax()
+            assert f"({weights[i].max()})" in answers[0] and f"({norms[i].max():.1f})" in answers[0]
+            assert f"sum to {norms[i].sum():.1f}" in answers[1]
+            assert f"a length of {np.linalg.norm(weights[i] @ right['transformed']):.2f}." in answers[1]
             continue
-        words, best = found["inputs"]["words"], winner(right["logits"][0])
-        heads = right["parts"][1:4]
-        most = winner([row[best] for row in heads])
-        assert answers[0].startswith(f'"{words[best]}"; head {most} adds {heads[most][best]:.0f};')
-        h = next(n for n in range(3) if winner(right["without"][n]) != best)
-        instead = winner(right["without"][h])
+        words, best, heads = found["inputs"]["words"], right["logits"].argmax(), right["parts"][1:4]
+        most, said = heads[:, best].argmax(), right["without"].argmax(axis=1)
+        assert answers[0].startswith(f'"{words[best]}"; head {most} adds {heads[most, best]:.0f};')
+        h = (said != best).argmax()
         assert answers[1].startswith(
-            f'Without head {h} it says "{words[instead]}": that head adds '
-            f'{heads[h][best]:.0f} to "{words[best]}" and {heads[h][instead]:.0f} to "{words[instead]}".'
+            f'Without head {h} it says "{words[said[h]]}": that head adds '
+            f'{heads[h, best]:.0f} to "{words[best]}" and {heads[h, said[h]]:.0f} to "{words[said[h]]}".'
         )
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@OF_BOTH
 def test_a_sheet_has_a_blank_for_every_number_but_the_example_and_its_key_none(topic):
     for args in (("--mask", "causal"), ("--seed", "-1"), ("--seed", "9" * 23)):  # of attention, or no seed
         assert args[0] in shell.refused("exercise", "--topic", topic, *args)
@@ -111,47 +91,46 @@ def test_a_sheet_has_a_blank_for_every_number_but_the_example_and_its_key_none(t
     assert "attnchar{" not in worksheet_latex(parts(made, True)).partition("begin{document}")[2]
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@OF_BOTH
 def test_answers_are_graded_step_by_step(topic, at):
     assert here("exercise", "--topic", topic, "--seed", "5", "-o", "sheet").code == 0
     given, blank = (json.loads((at / "sheet" / f"{name}.json").read_text()) for name in ("inputs", "answer"))
     right = by_hand(given)
     assert blank == {name: [[None] * len(row) for row in step] for name, step in right.items()}
+    asked = ("check", "a.json", "--expect", "sheet/inputs.json")
 
     def graded(answer):
-        (at / "a.json").write_text(json.dumps(answer))
-        ran = here("check", "a.json", "--expect", "sheet/inputs.json", "-f", "json")
-        found = json.loads(ran.out)
+        (at / "a.json").write_text(json.dumps(answer, default=np.ndarray.tolist))
+        found = json.loads((ran := here(*asked, "-f", "json")).out)
         assert complaints(found) == [] and ran.code == (0 if found["ok"] else 1)
         return found, {one["step"]: one["status"] for one in found["compared"]}
 
     assert graded(right)[0]["ok"]
-    other = TOPICS[topic == TOPICS[0]]
-    (at / "other.json").write_text(json.dumps(record(other)["answers"]))
-    err = shell.refused("check", "other.json", "--expect", "sheet/inputs.json", code=65)
-    assert f"none of {', '.join([*right][:-1])} or {[*right][-1]}: it holds" in err
-    first, second, *_ = right
-    wrong = json.loads(json.dumps(right))
+    (at / "a.json").write_text(json.dumps(record(TOPICS[topic == TOPICS[0]])["answers"]))
+    first, second, *_ = names = [*right]
+    none = f"none of {', '.join(names[:-1])} or {names[-1]}: it holds"
+    assert none in shell.refused(*asked, code=65)
+    wrong = {name: np.array(step, float) for name, step in right.items()}
     wrong[second][0][0] += 1
     later = {"norm": ["lengths", "norms"], "logit": ["without"]}[topic]
     if topic == "norm":
-        wrong["lengths"] = [[math.hypot(*row) for row in wrong["transformed"]]]
-        lengths = wrong["lengths"][0]
-        wrong["norms"] = [[w * x for w, x in zip(row, lengths, strict=True)] for row in given["weights"]]
+        wrong["lengths"] = np.linalg.norm(wrong["transformed"], axis=1)[np.newaxis]
+        wrong["norms"] = given["weights"] * wrong["lengths"]
     else:
-        logits = wrong["logits"][0]
-        wrong["without"] = [[a - b for a, b in zip(logits, row, strict=True)] for row in right["parts"][1:4]]
+        wrong["without"] = wrong["logits"] - right["parts"][1:4]
     found, status = graded(wrong)
     assert found["step"] == second and found["cell"] == [0, 0] and status[first] == "right"
     assert [status[step] for step in later] == ["follows"] * len(later)
-    last = json.loads(json.dumps(right))
-    last[first][-1][0] += 1  # of more rows than there are words
-    assert graded(last)[0]["cell"] == [len(right[first]) - 1, 0]
+    last = right[first].astype(float)
+    last[-1][0] += 1  # of more rows than there are words
+    assert graded(right | {first: last})[0]["cell"] == [len(last) - 1, 0]
     if topic == "norm":
-        for W, mistake in (("W_o", "w-o-left-out"), ("W_v", "transposed-w")):
-            changed = transposed(given[W]) if W == "W_v" else [[1, 0], [0, 1]]
+        for W, changed, mistake in (
+            ("W_o", np.eye(2), "w-o-left-out"),
+            ("W_v", np.transpose(given["W_v"]), "transposed-w"),
+        ):
             assert graded(by_hand({**given, W: changed}))[0]["likely"] == mistake
     without = {name: matrix for name, matrix in given.items() if name not in ("W_o", "U")}
     for broken in ({**given, "U": [[1]], "W_o": [[1]]}, without):
         (at / "sheet" / "inputs.json").write_text(json.dumps(broken))
-        shell.refused("check", "a.json", "--expect", "sheet/inputs.json", code=65)
+        shell.refused(*asked, code=65)
