@@ -14,22 +14,12 @@ def fox(tmp_path_factory):
     return made(tmp_path_factory.mktemp("fox"), "page", FOX, "--words", "50")
 
 
-@pytest.fixture
-def sized(browser):
-    """Give a function that opens a page at a size, in a window that must stay silent."""
-    one: list[Opened] = []
-
-    def open_at(path, size: str, link: str = "") -> Opened:
-        width, height = SIZES[size]
-        context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
-        one.append(Opened(context.new_page()))
-        one[-1].go(path, link)
-        return one[-1]
-
-    yield open_at
-    for opened in one:
-        opened.page.context.close()
-        assert not opened.complaints
+def sized(opened, path, size: str) -> Opened:
+    """Open a page at a size."""
+    opened.page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+    opened.page.emulate_media(reduced_motion="reduce")
+    opened.go(path)
+    return opened
 
 
 def box(opened, selector: str) -> tuple[float, float, float, float]:
@@ -39,8 +29,8 @@ def box(opened, selector: str) -> tuple[float, float, float, float]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_view_has_the_sentence_first_its_links_and_the_whole_matrix(sized, fox, size):
-    opened = sized(fox, size)
+def test_the_first_view_has_the_sentence_first_its_links_and_the_whole_matrix(opened, fox, size):
+    sized(opened, fox, size)
     _, height = SIZES[size]
     shown = "section, button, select, summary, h2, #row-says, footer"
     tops = opened.page.locator(f"main :is({shown})").evaluate_all(
@@ -70,8 +60,8 @@ def test_the_first_view_has_the_sentence_first_its_links_and_the_whole_matrix(si
 
 
 @pytest.mark.parametrize("size", ["laptop", "phone"])
-def test_a_word_that_is_pointed_at_lights_up_its_row_here_and_in_the_matrix(sized, fox, size):
-    opened = sized(fox, size)
+def test_a_word_that_is_pointed_at_lights_up_its_row_here_and_in_the_matrix(opened, fox, size):
+    sized(opened, fox, size)
     word = opened.page.locator("#words button").nth(7)
     word.hover() if size == "laptop" else word.click()
     assert opened.page.locator("#matrix tr.here th").inner_text() == "lazy"
@@ -88,8 +78,8 @@ def test_a_word_that_is_pointed_at_lights_up_its_row_here_and_in_the_matrix(size
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_walk_keeps_its_matrix_and_its_words_in_view(sized, fox, size):
-    opened = sized(fox, size)
+def test_the_walk_keeps_its_matrix_and_its_words_in_view(opened, fox, size):
+    sized(opened, fox, size)
     _, height = SIZES[size]
     for _ in range(12):
         opened.page.click("#next")
@@ -103,7 +93,7 @@ def test_the_walk_keeps_its_matrix_and_its_words_in_view(sized, fox, size):
 
 def test_digits_never_run_into_each_other(opened, tmp_path):
     text = (
-        "The old man who lived by the sea told the children that the boat which his father had built was lost"
+        "The old man who lived by the sea told the children that the boat that his father had built was lost"
     )
     path = made(tmp_path, "page", text, "--words", "0")
     spills = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
@@ -125,8 +115,8 @@ def layers(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", ["laptop", "projector"])
-def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(sized, layers, size):
-    opened = sized(layers, size)
+def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(opened, layers, size):
+    sized(opened, layers, size)
     width, height = SIZES[size]
     tiles = opened.page.locator("#grid button")
     assert tiles.count() == 72 and opened.page.locator("#matrix-part").is_hidden()
