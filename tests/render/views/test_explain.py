@@ -12,12 +12,14 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.models.model_file import named
 from attn_cli.render.numbers import four
+from attn_cli.render.views.swap import _decided
+from attn_cli.teach.compare import Swap
+from attn_cli.teach.swap import LeadChange, swap
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled
 from tests.cli.tables import told as cases
 from tests.shell import here
-from tests.thorough import like_cases
 
 FOX = "The quick brown fox jumped over the lazy dog"
 SHE = "she likes coffee"
@@ -131,19 +133,6 @@ def test_it_says_so(line):
     shown = said(*({"FOX": FOX, "SHE": SHE}.get(word, word) for word in shlex.split(args)))
     for sentence in sentences.split(" ; "):
         assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
-
-
-KINDS = """
--q the|--head all|--head mean|--score dot|--pad 2|--top 2|-p roles-deep|--tokenizer characters|--mask window:1
--e random --positions sinusoidal|--round 1|-t 0.5
-"""
-
-
-@pytest.mark.parametrize("options", KINDS.strip().replace("\n", "|").split("|"))
-@like_cases
-def test_the_story_is_told_of_every_kind_of_attention(options):
-    shown = screen(FOX, *options.split())
-    assert "One row by hand" in shown and "Next: attn explain" in shown and "nan" not in shown.lower()
 
 
 def test_ids_are_rows_of_the_vectors_and_one_row_is_one_vector(trace):
@@ -427,6 +416,14 @@ def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_dis
     old, new = (max(one["weights"][side] for one in keys) for side in (0, 1))
     assert '"jumped" (now "slept") looks most at' in shown and f"{old:.3f}" in shown and f"{new:.3f}" in shown
     assert "stays with the place" not in shown
+
+
+def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
+    both = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
+    lead = LeadChange(3, 5, (2.0, 2.0), (1.0, 1.25), (1.0, 0.75), "content", None, None)
+    same = 'In the sum, "fox" (now "rock") leads "over" by 2.000 before and 2.000 after.'
+    assert _decided(both, lead) == f"{same} The changes cancel: content +0.250; distance -0.250."
+    assert _decided(both, lead._replace(content=(1.0, 1.0), distance=(1.0, 1.0))) == same
 
 
 def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading_each():

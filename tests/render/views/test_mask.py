@@ -12,9 +12,8 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.core.masks import Mask, named, widened, with_padding
 from attn_cli.errors import UsageError
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.screen.text import cells
 from attn_cli.teach.examples import load
-from tests.shell import plain, record, refused, told
+from tests.shell import record, refused, told
 
 CAT = "The cat sat on a mat"
 RANDOM = ("-e", "random")
@@ -195,17 +194,3 @@ def test_a_file_without_its_meaning_and_a_form_that_the_lab_has_not_are_refused(
     for options, error in (wrong | {"--mask mask.txt": "--mask-true"}).items():
         assert error in refused("masked", "a b", *RANDOM, "--show", "mask", *options.split())
     assert lab("w " * 1100, format="json")["mask_views"] is None  # a long text has no views
-
-
-HOSTILE = "[red] \x1b[31mESC </td> \u202eRTL 🦊🦊 \\input{x} " + "long" * 1200
-PADDED = ("--tokenizer", "whitespace", "--pad", "1", "--pad-side", "left")
-
-
-@pytest.mark.parametrize("width", ["20", "40", "80"])
-@pytest.mark.parametrize("text", [CAT, HOSTILE, "one", "w " * 60], ids=["cat", "hostile", "one", "sixty"])
-def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text):
-    for color in ("never", "always"):
-        out = plain(lab(text, *PADDED, "--color", color, width=width))
-        assert max(cells(line) for line in out.splitlines()) <= int(width)
-        assert "\x1b" not in out and "\u202e" not in out
-        assert "nan" not in out.replace("NaN", "").split("A fully masked row")[0]
