@@ -334,7 +334,7 @@ def slow_play(typed, act):
     return source.asked
 
 
-def test_what_is_stale_is_not_computed_a_wait_is_shown_and_an_answer_that_no_memory_can_hold_is_said():
+def test_what_is_stale_is_not_computed_and_a_bug_ends_it_with_the_error():
     async def act(stage):
         assert stage.trace.query_tokens == ("a", "b", "cdef")
         assert "..." not in stage.lines()[-3]
@@ -347,8 +347,6 @@ def test_what_is_stale_is_not_computed_a_wait_is_shown_and_an_answer_that_no_mem
 
     slow_play("big", refused)
 
-
-def test_a_bug_in_an_answer_or_while_drawing_ends_it_even_if_the_question_is_stale():
     async def act(stage):
         assert not stage.app.is_running
 

@@ -96,7 +96,7 @@ def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_
         assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1
 
 
-def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
+def test_a_long_text_has_the_long_view_and_a_row_that_may_look_at_nothing_says_so():
     text = text_of(1200)
     trace = traced(text)
     said = "A long text: only the row in focus has its arithmetic."
@@ -108,9 +108,6 @@ def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
         assert ("One row by hand" not in by_hand and said in by_hand) == is_said
     compared = "\n".join(texts(scene_of(trace, before=trace, compared=DIFFERENCE)))
     assert "1,200 x 1,200 weights are too many to lay side by side." in compared
-
-
-def test_a_row_that_may_look_at_nothing_says_so_and_without_colour_and_unicode_all_is_plain_ascii():
     trace = traced("she sat", without=("she", "sat"))
     assert '"she" may look at nothing: its weights are zeros.' in "\n".join(texts(scene_of(trace, row=0)))
     for is_large in (False, True):

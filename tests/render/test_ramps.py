@@ -55,17 +55,6 @@ def test_weights_that_are_nearly_alike_have_nearly_the_same_shade(n):
         assert contrast(weights(row, row[::-1])) == pytest.approx(part, abs=1.01 / SHADES)
 
 
-def test_the_range_of_weights_is_as_wide_as_an_even_share_or_as_they_are():
-    assert contrast(weights([0.6, 0.2, 0.2], [0.25, 0.25, 0.5])) == 1.0
-    assert shade_range(weights([0.6, 0.2, 0.2])) == (0.2, 0.6, None, False)
-    third, row, masked = [1 / 3] * 3, [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
-    assert np.all(abs(shading(np.array([third]), shade_range(weights(third))) - (SHADES - 1) / 2) <= 0.5)
-    assert shading(np.array([[1.0]]), shade_range(weights([1.0]))) == SHADES - 1
-    assert shade_range(weights(row, masked))[:2] == pytest.approx((0.2, 0.6))  # .3 to .5, widened to 2 / 5
-    assert shading(np.array([masked]), shade_range(weights(masked)))[0, 2] == -1
-    assert shading(np.array([1.5, 1.0, -0.5]), FULL).tolist() == [SHADES - 1, SHADES - 1, 0]
-
-
 @pytest.mark.parametrize("format", PICTURES)
 def test_two_pictures_with_full_shades_can_be_compared(format):
     args = ("-f", format, "--shades", "full")
@@ -76,7 +65,15 @@ def test_two_pictures_with_full_shades_can_be_compared(format):
     assert "weights: .284 to .382" in found and ".166" in found and ".500" in found
 
 
-def test_a_weight_has_the_same_colour_under_full_shades_in_every_matrix():
+def test_a_range_is_as_wide_as_an_even_share_or_as_its_weights_and_full_shades_are_the_same_everywhere():
+    assert contrast(weights([0.6, 0.2, 0.2], [0.25, 0.25, 0.5])) == 1.0
+    assert shade_range(weights([0.6, 0.2, 0.2])) == (0.2, 0.6, None, False)
+    third, row, masked = [1 / 3] * 3, [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
+    assert np.all(abs(shading(np.array([third]), shade_range(weights(third))) - (SHADES - 1) / 2) <= 0.5)
+    assert shading(np.array([[1.0]]), shade_range(weights([1.0]))) == SHADES - 1
+    assert shade_range(weights(row, masked))[:2] == pytest.approx((0.2, 0.6))  # .3 to .5, widened to 2 / 5
+    assert shading(np.array([masked]), shade_range(weights(masked)))[0, 2] == -1
+    assert shading(np.array([1.5, 1.0, -0.5]), FULL).tolist() == [SHADES - 1, SHADES - 1, 0]
     found = {}
     for rows in ([[0.25, 0.75], [0.5, 0.5]], [[0.25, 0.25, 0.5], [0.4, 0.3, 0.3]]):
         text = Terminal(80, 1 << 24).paint(draw([weights(*rows)], View(shades="full"), Terminal(80, 1 << 24)))
@@ -86,7 +83,7 @@ def test_a_weight_has_the_same_colour_under_full_shades_in_every_matrix():
     assert found[".250"] != found[".500"] != found[".750"]
 
 
-def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its_own():
+def test_a_comparison_shares_one_scale_scores_keep_theirs_and_a_variable_sets_the_shades():
     line = ("compare", TEXT, "--vary", "t=1,4", "-e", "random")
     full = legend(shown(*line, "--shades", "full"))
     assert full == ["shades: .000 1.00 full scale", "shades: -1.00 +1.00 full scale"]
@@ -94,9 +91,6 @@ def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its
     assert len(found) == 2 and "weights: .206 to .517" in found[0]
     page = legend(shown(*line, "-f", "html"))
     assert page[0] == page[1] != page[2]
-
-
-def test_scores_and_means_of_many_weights_keep_their_range_and_a_variable_sets_the_shades():
     line = ("explain", TEXT, "-e", "random", "--only", "scores", "--shades")
     stretched, full = (legend(shown(*line, how)) for how in ("auto", "full"))
     assert stretched == full and "full scale" not in full[0]

@@ -92,28 +92,6 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared
     assert "The difference" not in screen("--vary", "t=1,0.5,2")
 
 
-def test_two_long_names_are_shortened_only_where_they_still_differ():
-    trace = trace_self("a b", Settings(embedding="random"))
-    for names, shown in (
-        (("a" * 60, "b" * 60), ["aaaaaaaaaaaaaaaa...aaaa", "bbbbbbbbbbbbbbbb...bbbb"]),
-        (("a" * 60, f"{'a' * 30}b{'a' * 30}"), ["a" * 60, f"{'a' * 30}b{'a' * 30}"]),
-    ):
-        assert names_of(between("projection", names, (trace, trace))) == shown
-
-
-def test_keys_that_tie_but_for_rounding_are_both_the_strongest():
-    def under(*scores):
-        given = given_from({"scores": [scores, (0.0, 0.0)], "V": [[1.0], [2.0]]}, "given")
-        return trace_matrices("compute", given, Settings())
-
-    sides = under(0.0, 1e-14), under(1e-14, 0.0), under(1e-9, 0.0)
-    assert sides[0].weights[0, 0] < sides[0].weights[0, 1] and sides[1].weights[0, 0] > sides[1].weights[0, 1]
-    found = between("view", ("before", "alike", "moved"), sides)
-    assert [change.strongest_changed for change in found.changes] == [(), ()]
-    found = between("view", ("one", "other"), (under(0.0, 1e-9), under(1e-9, 0.0)))
-    assert found.changes[0].strongest_changed == (0,)
-
-
 def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():
     found = record("--vary", "head=subject,next", text=FOX)
     before, after = (shell.record("self", FOX, "--head", head)["summary"] for head in ("subject", "next"))
@@ -216,17 +194,6 @@ def test_nothing_varied_is_refused_and_a_variable_is_not_blamed():
         compare("a", None, Settings(), "top", (1, 2))
 
 
-def test_a_long_text_is_refused_with_the_way_out_and_a_longer_one_lists_what_moved():
-    with pytest.raises(InputError, match="too many to lay side by side"):
-        compare("w " * 1001, None, Settings(embedding="random"), "score", ("scaled", "dot"))
-    text = " ".join(f"w{i}" for i in range(70))
-    out = screen("--vary", "score=scaled,dot", *RANDOM, text=text)
-    assert "too many to draw side by side" in out and "What moved most from scaled to dot" in out
-    found = record("--vary", "score=scaled,dot", *RANDOM, text=text)["largest_mover"]
-    first = out.split("What moved most")[1].splitlines()[1].split()
-    assert first[:2] == [found["query"], found["key"]]
-
-
 # In the last two the default is not among the values, and two are compared in their order.
 REFERENCES = """
 t=0.5,1,4 => 1 | t=4,0.5,default => 2 | score=dot,cosine,scaled => 2 | mask=causal,none,window:1 => 1
@@ -254,7 +221,15 @@ def test_of_three_values_the_default_is_what_the_others_are_compared_with(line, 
         assert mover["from"] == start[i][j] and mover["to"] == found["records"][n]["weights"][i][j]
 
 
-def test_the_reference_is_named_where_links_or_tokens_are_listed_by_how_far_they_moved():
+def test_a_long_text_lists_what_moved_and_the_reference_is_named():
+    with pytest.raises(InputError, match="too many to lay side by side"):
+        compare("w " * 1001, None, Settings(embedding="random"), "score", ("scaled", "dot"))
+    text = " ".join(f"w{i}" for i in range(70))
+    out = screen("--vary", "score=scaled,dot", *RANDOM, text=text)
+    assert "too many to draw side by side" in out and "What moved most from scaled to dot" in out
+    found = record("--vary", "score=scaled,dot", *RANDOM, text=text)["largest_mover"]
+    first = out.split("What moved most")[1].splitlines()[1].split()
+    assert first[:2] == [found["query"], found["key"]]
     text = screen("--vary", "t=0.5,1,4", "--top", "2")
     assert "from 1 to 0.5:" in text and "from 1 to 4:" in text
     text = " ".join(screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c").split())
@@ -316,7 +291,24 @@ def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text, 
         assert "\x1b" not in out and "\u202e" not in out and "nan" not in out
 
 
-def test_a_difference_has_its_sign_but_for_zero_and_values_are_written_as_they_are_typed():
+def test_long_names_ties_signs_and_values_are_told_as_they_are():
+    trace = trace_self("a b", Settings(embedding="random"))
+    for names, shown in (
+        (("a" * 60, "b" * 60), ["aaaaaaaaaaaaaaaa...aaaa", "bbbbbbbbbbbbbbbb...bbbb"]),
+        (("a" * 60, f"{'a' * 30}b{'a' * 30}"), ["a" * 60, f"{'a' * 30}b{'a' * 30}"]),
+    ):
+        assert names_of(between("projection", names, (trace, trace))) == shown
+
+    def under(*scores):
+        given = given_from({"scores": [scores, (0.0, 0.0)], "V": [[1.0], [2.0]]}, "given")
+        return trace_matrices("compute", given, Settings())
+
+    sides = under(0.0, 1e-14), under(1e-14, 0.0), under(1e-9, 0.0)
+    assert sides[0].weights[0, 0] < sides[0].weights[0, 1] and sides[1].weights[0, 0] > sides[1].weights[0, 1]
+    found = between("view", ("before", "alike", "moved"), sides)
+    assert [change.strongest_changed for change in found.changes] == [(), ()]
+    found = between("view", ("one", "other"), (under(0.0, 1e-9), under(1e-9, 0.0)))
+    assert found.changes[0].strongest_changed == (0,)
     assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
         *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
     ]

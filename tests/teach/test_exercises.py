@@ -73,7 +73,7 @@ def record(*args):
     return shell.record("exercise", *args)
 
 
-def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
+def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_numbers(many):
     numbers = [json.dumps([one.X, one.W_q, one.W_k, one.W_v]) for one in many]
     assert len(set(numbers)) == len(many)
     assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
@@ -84,9 +84,6 @@ def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
     for seed in range(2):
         made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
         assert len(made) == 1
-
-
-def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
     for one in many:
         X, *W = (np.array(matrix) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
         Q, K, V = (X @ matrix for matrix in W)
@@ -196,23 +193,6 @@ def test_the_questions_are_answered_by_the_numbers(mask, score):
         assert ("itself alone" in asked[3]["answer"]) == (mask == "causal")
 
 
-def test_the_row_in_full_is_arithmetic_that_holds():
-    for seed, (mask, score) in itertools.product(range(4), KINDS):
-        key = worksheet_markdown(parts(make(seed, 2, 3, mask, score), key=True))
-        lines = key.partition("## One row in full")[2].partition("## Questions")[0]
-        held = 0
-        for formula in re.findall("`([^`]*)`", lines):
-            left, sign, right = re.fullmatch(r"(?:\S+ = )?(.*) ([=≈]) (\S+|\[.*\])", formula).groups()
-            python = re.sub(r"√(\d)", r"math.sqrt(\1)", left.replace("×", "*"))
-            python = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", python)
-            value = np.array(eval(python, {"math": math}))
-            wanted = np.array(json.loads(right))
-            most = 0.0055 if len(right.partition(".")[2]) == 2 else 0.02 if "exp" in python else 0.0016
-            assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
-            held += 1
-        assert held >= 6
-
-
 @OF_EVERY_KIND
 def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys_have_none(mask, score):
     made = make(7, 2, 3, mask, score)
@@ -256,7 +236,21 @@ def test_the_answers_are_what_the_formula_gives_and_the_answer_sheet_has_an_empt
     assert json.loads((at / "sheet" / "answer.json").read_text()) == empty
 
 
-def test_a_masked_cell_of_the_key_is_a_dash_and_every_table_has_rows_of_one_length():
+def test_the_row_in_full_is_arithmetic_that_holds_and_a_masked_cell_is_a_dash():
+    for seed, (mask, score) in itertools.product(range(4), KINDS):
+        key = worksheet_markdown(parts(make(seed, 2, 3, mask, score), key=True))
+        lines = key.partition("## One row in full")[2].partition("## Questions")[0]
+        held = 0
+        for formula in re.findall("`([^`]*)`", lines):
+            left, sign, right = re.fullmatch(r"(?:\S+ = )?(.*) ([=≈]) (\S+|\[.*\])", formula).groups()
+            python = re.sub(r"√(\d)", r"math.sqrt(\1)", left.replace("×", "*"))
+            python = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", python)
+            value = np.array(eval(python, {"math": math}))
+            wanted = np.array(json.loads(right))
+            most = 0.0055 if len(right.partition(".")[2]) == 2 else 0.02 if "exp" in python else 0.0016
+            assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
+            held += 1
+        assert held >= 6
     key = worksheet_markdown(parts(make(7, 2, 3, "causal"), key=True))
     for table in tables(key)[-3:-1]:
         assert [row[1:4].count("–") for row in table[1:]] == [2, 1, 0]
@@ -317,7 +311,18 @@ def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
     assert sheet.count(r"\answerline") == 5 and key.count(r"\answerline") == 1  # one is its definition
 
 
-def test_nothing_in_a_token_is_obeyed_by_latex_markdown_a_terminal_or_a_page():
+def page(made, key=False):
+    text = worksheet_html(parts(made, key))
+    return text, ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
+
+
+def cells(root, look=""):
+    """The texts of the cells of all tables of a look, boxes or given."""
+    tables = [table for table in root.iter("table") if look in table.get("class")]
+    return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
+
+
+def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token():
     assert (
         latex_text('say "\\input{x}" 50% --key') == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
     )
@@ -333,20 +338,6 @@ def test_nothing_in_a_token_is_obeyed_by_latex_markdown_a_terminal_or_a_page():
             *("body", "header", "h1", "h2", "p", "span", "div", "table", "caption", "thead", "tbody", "tr"),
             *("th", "td", "code", "sup"),
         }
-
-
-def page(made, key=False):
-    text = worksheet_html(parts(made, key))
-    return text, ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
-
-
-def cells(root, look=""):
-    """The texts of the cells of all tables of a look, boxes or given."""
-    tables = [table for table in root.iter("table") if look in table.get("class")]
-    return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
-
-
-def test_the_page_needs_nothing_else_and_has_the_numbers_of_the_other_forms():
     made = make(7, 2, 3, "causal")
     of_markdown = tables(worksheet_markdown(parts(made, key=True)))
     assert cells(page(made, key=True)[1]) == [
@@ -415,13 +406,10 @@ WRONG = """
 """
 
 
-def test_wrong_usage_is_one_line_and_2(at):
+def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
     for line, said in cases(WRONG):
         assert said in shell.refused("exercise", *line)
     assert list(at.iterdir()) == []
-
-
-def test_every_key_of_the_record_is_described_and_missed_and_inputs_are_whole():
     found = record()
     known = SCHEMA["$defs"]["exercise"]["properties"]
     assert set(found) == set(known)

@@ -116,7 +116,7 @@ def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
     moved_by(record("the cats home", "-m", folder, "-m", other, *joined), *sides)
 
 
-def test_what_goes_to_another_sink_is_a_move(tmp_path):
+def test_another_sink_is_a_move_and_what_quantization_did_is_small_and_in_every_head(tmp_path):
     folder, tensors = small_gpt_oss(tmp_path / "one"), gpt_oss()
     tensors["layers.1.self_attn.sinks"] += 6
     other = saved(tmp_path / "two", GPT_OSS, tensors)
@@ -125,9 +125,6 @@ def test_what_goes_to_another_sink_is_a_move(tmp_path):
     found = moved_by(record("abcd", "-m", folder, "-m", other), *sides, within=3e-6)["heads"]
     assert found[0]["layer"] == 1 and found[0]["divergence"] > 0.1
     assert {one["divergence"] for one in found if one["layer"] == 0} == {0}
-
-
-def test_what_quantization_did_is_small_and_in_every_head(tmp_path):
     folder, exact, eight = in_both_forms(tmp_path)
     same = record("abca abd", "-m", folder, "-m", exact)
     assert max(one["divergence"] for one in same["heads"]) < 1e-9

@@ -248,7 +248,7 @@ def test_what_cannot_be_looked_up_is_refused(at):
             look_up("colour", dictionary(pairs_from(CAR)), odd)
 
 
-def test_a_key_without_a_vector_is_found_as_written_and_a_query_without_one_says_nothing():
+def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_count_as_in_a_text(at):
     found = record("zzxq", "zzxq=1", "color=2")
     assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
     found = record("colour", "zzxq=1", "color=2")
@@ -259,9 +259,6 @@ def test_a_key_without_a_vector_is_found_as_written_and_a_query_without_one_says
     assert found["weights"][0] == pytest.approx([1 / 3] * 3)
     assert any("says nothing" in note for note in found["notes"])
     assert "no key is near" in told("zzxq", *CAR)
-
-
-def test_oov_masks_and_projections_count_as_they_do_in_a_text(at):
     zero = record("colour", "zzxq color=1", "hue=2", "--steps")
     assert zero["x_key"][0] == pytest.approx([x / 2 for x in vector("color")])
     skip = record("colour", "zzxq color=1", "zzxq=2", "hue=3", "--oov", "skip", "--steps")

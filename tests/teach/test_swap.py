@@ -68,15 +68,6 @@ def test_what_followed_the_place_and_the_content_is_the_weight_before(new):
     assert {other["followed_place"] for other in others} == {None}
 
 
-def test_without_a_distance_term_nothing_follows_the_place_and_a_masked_key_has_no_weights():
-    (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
-    key = row["keys"][3]
-    assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
-    (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
-    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
-    assert row["keys"][8]["followed_place"] is None
-
-
 def test_one_word_one_place_or_two_words_at_once_are_swapped_also_in_a_context():
     text = "the cat saw the dog"
     assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
@@ -146,7 +137,13 @@ def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(more)
     assert lead["decided"] == max(by, key=lambda term: by[term] * whole)
 
 
-def test_without_layers_the_query_makes_nothing_and_without_scores_there_is_no_lead():
+def test_without_a_distance_a_score_or_layers_nothing_follows_the_place_and_there_is_no_lead():
+    (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
+    key = row["keys"][3]
+    assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
+    (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
+    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
+    assert row["keys"][8]["followed_place"] is None
     (row,) = record("--swap", "fox=rock")["swap"]["rows"]
     assert row["lead"]["by_query"] == pytest.approx(0, abs=1e-12)
     (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]

@@ -320,7 +320,7 @@ def test_what_it_prints(wanted):
     assert re.fullmatch(wanted, printed), printed
 
 
-def test_too_many_numbers_to_read_are_refused_with_a_way_out_and_no_folder_is_named(at):
+def test_too_many_numbers_are_refused_no_folder_is_named_and_a_script_runs_in_a_pipe(at):
     for line, text, why in (
         ((), "a " * 201, "201 tokens"),
         (("--head", "all"), "the cat sat on a mat " * 4, "one head"),
@@ -335,9 +335,6 @@ def test_too_many_numbers_to_read_are_refused_with_a_way_out_and_no_folder_is_na
     for framework in FRAMEWORKS:
         source = script(trace, framework)
         assert at.name not in source and "words" in source
-
-
-def test_a_script_runs_in_a_pipe_and_without_unicode_a_token_is_still_the_same_text():
     done = shell(f"attn example coffee -f code:numpy | {sys.executable}")
     assert done.code == 0 and done.err == ""
     assert "'she'   0.3357   0.3000   0.3643" in done.out

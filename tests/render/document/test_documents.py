@@ -157,15 +157,12 @@ def test_a_format_made_of_blocks_draws_every_kind_of_block_and_one_of_data_takes
         assert render_blocks([BLOCKS[0], block], View(format=format), Terminal(80)).strip()
 
 
-def test_the_option_offers_every_format_that_is_written_and_a_suffix_chooses_one():
+def test_the_option_offers_every_format_and_the_numbers_are_those_of_the_formula():
     assert declared(View)["format"].names() == formats()
     assert set(DRAWS) - {*formats()} == {"figure"}  # --figure, or a suffix, chooses it
     assert sum(len(one.suffixes) for one in DRAWS.values()) == len(suffixes())
     assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes())
-
-
-def test_the_numbers_are_those_of_the_formula():
-    """Scores 2, 1, 1: the first lesson's matrix."""
+    # Scores 2, 1, 1: the first lesson's matrix.
     parts = [math.exp(score) for score in (2, 1, 1)]
     row = [f"{part / sum(parts):.3f}".removeprefix("0") for part in parts]
     (cells,) = weights_of(page(shown("example", "day1", "-f", "html")))
@@ -399,15 +396,6 @@ def test_letters_keep_their_accents_arithmetic_is_typeset_and_the_papers_formula
     assert int("4F60", 16) == 20320 and "U+#1" in HELPERS
 
 
-def test_a_label_after_a_line_end_is_not_its_argument_and_a_long_one_is_cut_and_whole_in_its_title():
-    r"""In LaTeX `\\` takes a star, and what stands in brackets."""
-    text = drawn([Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
-    assert not re.search(r"\\\\\s*[\[*]", text)
-    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
-    label = next(span for span in page(text).iter("span") if span.get("title"))
-    assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
-
-
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line)[:40])
 @like_cases
 def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(line):
@@ -448,7 +436,13 @@ def test_a_shade_of_a_picture_fills_its_cell_and_bars_are_as_long_as_their_value
     assert [len(found) for found in shades] == [1, 2] and min(shades[1]) < min(shades[0]) < max(shades[1])
 
 
-def test_pages_have_titles_and_tables_say_what_their_heads_are_for():
+def test_pages_have_titles_tables_say_what_their_heads_are_for_and_labels_are_whole():
+    r"""In LaTeX `\\` takes a star, and what stands in brackets."""
+    text = drawn([Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
+    assert not re.search(r"\\\\\s*[\[*]", text)
+    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
+    label = next(span for span in page(text).iter("span") if span.get("title"))
+    assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
     tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
     assert tree.get("role") == "img"
     assert tree.find(f"{SVG}title").text == "Self-attention: 9 queries (rows) x 9 keys (columns)"

@@ -154,14 +154,11 @@ def lines_of(made):
     return lines
 
 
-def test_a_masked_cell_is_hatched_and_has_no_number():
+def test_a_masked_cell_is_hatched_and_the_bar_is_darkest_beside_the_largest_number():
     made = figure(trace_masked("the cat sat", RANDOM))
     cells = [text for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)]
     assert len(cells) == 6 + 3  # those allowed, and the numbers along the bar
     assert len(hatched(made)) == 2 and "masked" in written(made)  # in the matrix and in the legend
-
-
-def test_the_bar_says_how_its_range_was_chosen_and_is_darkest_beside_the_largest_number():
     trace = trace_matrices("example", load("coffee").given, Settings())
     assert {"weights", ".284 to .382"} <= set(written(figure(trace)))
     assert "full scale" in written(figure(trace, shades="full"))
@@ -196,7 +193,7 @@ def test_the_widths_of_links_are_the_weights():
         assert len(lines_of(figure(trace, "links")).get_segments()) == count
 
 
-def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
+def test_bars_are_as_long_as_the_weights_and_the_steps_of_a_row_are_those_of_the_trace():
     trace = trace_self("the cat sat", replace(RANDOM, query="cat"))
     made = figure(trace, "bars")
     lengths = np.array([one.get_width() for one in made.axes[0].patches if hasattr(one, "get_width")])
@@ -206,9 +203,6 @@ def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
     assert np.ptp(np.array(numbers) - lengths) == pytest.approx(0)  # each stands at the end of its bar
     named = [one.get_position()[1] for one in texts(made) if one.get_text() in ("the", "cat", "sat")][-3:]
     assert named[2] - named[1] == pytest.approx(named[1] - named[0]) != 0
-
-
-def test_the_steps_of_a_row_are_those_of_the_trace():
     given = {"query": "cat", "mask": "causal", "temperature": 2.0}
     trace = trace_self("the cat sat", replace(RANDOM, dim=4, heads=1, **given))
     row = trace.row(1)
@@ -222,7 +216,7 @@ def test_the_steps_of_a_row_are_those_of_the_trace():
     assert len(hatched(made)) == 3  # masked, exp and weights
 
 
-def test_signs_have_two_colours_and_without_colour_there_is_none():
+def test_signs_have_two_colours_and_all_heads_share_a_scale():
     trace, ends = (
         trace_self("the cat sat", RANDOM),
         (b"#542788", b"#b35806"),
@@ -231,9 +225,6 @@ def test_signs_have_two_colours_and_without_colour_there_is_none():
     assert not any(end in drawn(trace, "x.svg", "heatmap") for end in ends)
     assert b"#08306b" in drawn(trace, "x.svg", "bars")
     assert b"#08306b" not in drawn(trace, "x.svg", "bars", color="never")
-
-
-def test_all_heads_share_a_scale_and_have_their_names_and_of_one_alone_there_is_no_such_figure():
     trace = trace_self("the cat sat", EVERY)
     made = written(figure(trace, "heads"))
     assert {f"head {n}" for n in range(4)} <= set(made)

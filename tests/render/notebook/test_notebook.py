@@ -148,16 +148,7 @@ def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     page.close()
 
 
-def test_nine_words_stay_small_nothing_is_loaded_from_elsewhere_and_no_id_is_given():
-    assert len(notebook_html(trace_self(FOX)).encode()) < 130_000
-    html = notebook_html(trace_self(FOX, Settings(head="all")))
-    assert len(html.encode()) < 220_000
-    outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
-    assert " id=" not in outside and "http" not in outside
-    assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
-
-
-def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
+def test_each_head_is_a_table_with_its_weights_a_caption_and_the_rows_that_were_asked_for():
     trace = trace_masked("she likes coffee")
     html = still(notebook_html(trace))
     captions, rows = captions_and_rows(html)
@@ -169,9 +160,6 @@ def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
         assert cells[i + 1 :] == ["–"] * (2 - i)
         for j, cell in enumerate(cells[: i + 1]):
             assert float(cell) == pytest.approx(trace.weights[i, j], abs=6e-4)
-
-
-def test_each_head_and_layer_is_a_table_a_mean_is_one_and_rows_are_those_that_were_asked_for():
     every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
     captions, _ = captions_and_rows(still(notebook_html(every)))
     assert [caption.split('"')[1] for caption in captions] == list(every.head_names)
@@ -186,7 +174,13 @@ def test_each_head_and_layer_is_a_table_a_mean_is_one_and_rows_are_those_that_we
     assert [row[0] for row in captions_and_rows(still(notebook_html(trace)))[1]] == ["query\\key", "likes"]
 
 
-def test_what_is_too_large_for_a_notebook_is_a_table_that_says_what_it_leaves_out():
+def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_it_leaves_out():
+    assert len(notebook_html(trace_self(FOX)).encode()) < 130_000
+    html = notebook_html(trace_self(FOX, Settings(head="all")))
+    assert len(html.encode()) < 220_000
+    outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
+    assert " id=" not in outside and "http" not in outside
+    assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
     html = notebook_html(show(weights(400, 400)))
     assert "<iframe" not in html and len(html) < 60_000
     assert "The first 30 rows and 30 columns of 400 x 400." in html

@@ -126,7 +126,9 @@ def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(open
             opened.unfold()
 
 
-def test_a_score_that_is_typed_is_computed_with_and_saved_for_compute(opened, fox, tmp_path):
+def test_a_score_or_the_q_k_and_v_of_a_small_example_are_typed_over_and_saved_for_compute(
+    opened, fox, tmp_path
+):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
     opened.page.fill("#score input", "20")
@@ -140,9 +142,6 @@ def test_a_score_that_is_typed_is_computed_with_and_saved_for_compute(opened, fo
     masked[3] += (20 - head["scores"][4][3]) / np.sqrt(32)
     assert saved["weights"][4] == pytest.approx((np.exp(masked) / np.exp(masked).sum()).tolist(), abs=1e-6)
     assert np.allclose(record("compute", "-", input=numbers)["weights"], saved["weights"], rtol=0, atol=1e-6)
-
-
-def test_q_k_and_v_of_a_small_example_are_typed_over(opened, tmp_path):
     opened.go(made(tmp_path, "example", "coffee", "-f", "page"))
     opened.page.click("#edit-part summary")
     field = opened.page.locator("#edit input").first

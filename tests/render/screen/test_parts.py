@@ -22,17 +22,6 @@ def lines_of(text):
     return [line for line in text.splitlines() if line]
 
 
-def test_a_part_begins_at_each_heading_and_headings_in_a_row_begin_one():
-    first = [Heading("One", 1), Heading("Two"), Say("a"), Say("b")]
-    blocks = [*first, Heading("Three", 3), Say("c"), Heading("Four")]
-    assert [len(part) for part in parts_of(blocks)] == [4, 2, 1]
-    assert [block for part in parts_of(blocks) for block in part] == blocks
-    titled = [Heading("A title", 1), Say("A sentence."), *blocks[4:]]
-    assert [len(part) for part in parts_of(titled)] == [4, 1]
-    assert list(parts_of([])) == []
-    assert list(parts_of([Say("no heading")])) == [[Say("no heading")]]
-
-
 @pytest.mark.parametrize("rows", range(1, 60))
 @like_cases
 def test_screenfuls_hold_every_line_once_in_order_and_fit(rows):
@@ -57,7 +46,15 @@ def test_a_table_that_fits_is_not_torn_when_more_than_half_of_the_screen_is_full
     assert [lines_of(screen) for screen in screens] == [list(filter(None, table)) for table in tables]
 
 
-def test_a_line_that_is_wider_than_the_terminal_takes_several_rows():
+def test_a_part_begins_at_each_heading_and_a_line_wider_than_the_terminal_takes_several_rows():
+    first = [Heading("One", 1), Heading("Two"), Say("a"), Say("b")]
+    blocks = [*first, Heading("Three", 3), Say("c"), Heading("Four")]
+    assert [len(part) for part in parts_of(blocks)] == [4, 2, 1]
+    assert [block for part in parts_of(blocks) for block in part] == blocks
+    titled = [Heading("A title", 1), Say("A sentence."), *blocks[4:]]
+    assert [len(part) for part in parts_of(titled)] == [4, 1]
+    assert list(parts_of([])) == []
+    assert list(parts_of([Say("no heading")])) == [[Say("no heading")]]
     view, wide = View(format="table", width=100), Terminal(100)
     lines = [Say("x" * 100) for _ in range(6)]
     assert [screen.count("\n") for screen in screenfuls(lines, view, wide, 40, 9)] == [3, 3]

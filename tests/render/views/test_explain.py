@@ -135,15 +135,12 @@ def test_it_says_so(line):
         assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
 
 
-def test_ids_are_rows_of_the_vectors_and_one_row_is_one_vector(trace):
+def test_ids_are_rows_of_the_vectors_and_scores_are_told_with_their_spread(trace, row):
     table = bundled()
     for token in trace.query_tokens:
         assert f"{token} {table.words().index(token.lower())}" in said(FOX)
     assert (trace.x_query[0] == trace.x_query[6]).all()  # The and the
     assert "The 0, quick 1, brown 2" in said(FOX, "-e", "random")
-
-
-def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_divided(trace, row):
     sentence, text = 'Undivided, "quick" would get #.', "The quick brown fox"
     (warm,) = numbers(sentence, said(text, "-p", "random", "-t", "2"))
     warmed = trace_self(text, Settings(projection="random", temperature=2.0))
@@ -236,16 +233,6 @@ def test_the_sentence_and_the_numbers_of_any_row_are_one(text, head):
         assert f", {one.decided} decides." in shown, token
 
 
-def test_the_temperature_is_no_part_of_the_division_and_the_runner_up_is_second_by_score():
-    trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
-    spread = numbers("divided by #.", said("the fox sat", "-q", "sat", "-t", "0.05"))
-    near(spread[0], trace.shown.scores.std() / math.sqrt(32))
-    trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
-    row = trace.row(2)
-    order = sorted(range(6), key=lambda j: -row.masked[j])
-    assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
-
-
 def test_every_step_has_names_and_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
     assert list(NAMES) == [step.name for step in STEPS]
     names = [name for those in NAMES.values() for name in those]
@@ -281,17 +268,14 @@ def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every
     assert sum(a * b for a, b in factors) == pytest.approx(float(total), abs=0.01)
 
 
-def test_the_mean_of_heads_has_the_formula_of_a_mean():
-    args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
-    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"], "self": []}
-    for command, rest in more.items():
-        assert "weights = the mean of the heads' softmax(q·k / √2" in said(
-            *args, "mean", *rest, command=command
-        )
-        assert "mean of the heads" not in screen(*args, "1", *rest, command=command)
-
-
-def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endless_digits(at):
+def test_the_largest_numbers_and_temperatures_leave_no_infinity_and_no_endless_digits(at):
+    trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
+    spread = numbers("divided by #.", said("the fox sat", "-q", "sat", "-t", "0.05"))
+    near(spread[0], trace.shown.scores.std() / math.sqrt(32))
+    trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
+    row = trace.row(2)
+    order = sorted(range(6), key=lambda j: -row.masked[j])
+    assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
     given = '{"Q":[[1,0]],"K":[[1,0],[0,1]],"V":[[1],[2]],"position_scores":[[1e308,-1e308]]}'
     (at / "c.json").write_text(given)
     (at / "big.txt").write_text("fox 1.2e154 0\nrock 0 1.1e154\nhen -1e154 0\n")
@@ -326,7 +310,14 @@ REFUSED = """
 """
 
 
-def test_a_step_or_a_rival_that_there_is_not_is_refused_in_every_format():
+def test_the_mean_of_heads_has_its_formula_and_a_step_or_a_rival_that_there_is_not_is_refused():
+    args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
+    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"], "self": []}
+    for command, rest in more.items():
+        assert "weights = the mean of the heads' softmax(q·k / √2" in said(
+            *args, "mean", *rest, command=command
+        )
+        assert "mean of the heads" not in screen(*args, "1", *rest, command=command)
     for options, error in cases(REFUSED):
         ran = here("explain", SHE, *options)
         assert ran.code == 2 and error in ran.err + ran.out
@@ -386,7 +377,7 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
         assert any("such cases" in note for note in one["notes"]) == (best - second >= least)
 
 
-def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
+def test_a_swapped_word_divides_its_weight_between_the_place_and_the_content_or_content_alone_is_said():
     shown, keys = swapped("dog=mine")
     (before, after), one = keys[8]["weights"], keys[8]
     assert after < before
@@ -401,9 +392,6 @@ def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_t
     before, after = keys[3]["weights"]
     gain = f'the content of "rock" brings {after - before:.3f} more'
     assert f'So all of the {before:.3f} stays with the place: "rock" gets it too, and {gain}.' in shown
-
-
-def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_distance_changes_too():
     shown, keys = swapped("fox=rock", "-p", "identity")
     before, after = keys[3]["weights"]
     end = f"content alone made the {before:.3f}, and content alone makes the {after:.3f}."
@@ -426,7 +414,7 @@ def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
     assert _decided(both, lead._replace(content=(1.0, 1.0), distance=(1.0, 1.0))) == same
 
 
-def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading_each():
+def test_of_several_places_the_strongest_is_told_and_a_long_row_shows_those_swapped():
     text = "the cat and the cat saw the dog"
     shown = said(text, "--swap", "cat=fox", "-q", "saw")
     (row,) = record(text, "--swap", "cat=fox", "-q", "saw")["swap"]["rows"]
@@ -436,9 +424,6 @@ def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading
     assert f"{before:.3f}" not in [f"{weight:.3f}" for weight in min(first, second, key=max)]
     rows = screen(text, "--swap", "dog=fox", "-q", "cat")
     assert rows.count("What does") == 2 and 'What does "cat" (4) look at?' in rows
-
-
-def test_a_long_row_shows_its_strongest_keys_and_always_those_swapped():
     text = " ".join(["the quick brown fox jumped over the lazy dog and ran away"] * 3)
     shown = screen(text, "--swap", "lazy=tall", "-q", "3")
     table = shown[shown.index('"fox"') :]

@@ -39,16 +39,13 @@ def test_it_says_what_the_row_in_focus_looks_at_most_and_where_most_words_look(o
     assert 2 * n > 9 and most == f"{'all 9' if n == 9 else f'{n} of 9'} words look most at {where}."
 
 
-def test_words_without_a_choice_are_not_counted_and_one_that_sees_nothing_is_said():
+def test_words_without_a_choice_are_not_counted_and_across_two_texts_pairs_are_named():
     trace = trace_masked(FOX, Settings(projection="roles"))
     n = sum(int(row.argmax()) == i - 1 for i, row in enumerate(trace.weights) if i)
     masked = " ".join(shown("masked", FOX, "-p", "roles"))
     assert f"; {n} of 8 words with a choice look most at the word before." in masked
     blind = shown("self", FOX, "-q", "fox", "--mask", "window:0", "--without", "fox")
     assert '"fox" may look at nothing.' in blind[1]
-
-
-def test_across_two_texts_up_to_three_pairs_are_named_and_where_cross_attention_is_used():
     one, other = "A cat sat on the rug", "The feline rested on a mat"
     trace, screen = trace_cross(one, other), " ".join(shown("cross", one, other))
     for query, key in (("cat", "feline"), ("sat", "rested"), ("rug", "mat")):

@@ -56,15 +56,12 @@ def test_in_cross_attention_the_context_is_padded_also_below_and_the_text_is_not
     assert not padded.mask[:, 3:].any()
 
 
-def test_left_padding_under_a_causal_mask_leaves_rows_with_nothing_which_are_zeros_and_noted():
+def test_padding_has_an_id_and_zeros_and_a_row_that_sees_only_padding_is_noted():
     trace = trace_masked(CAT, Settings(embedding="random", pad=2, pad_side="left"))
     assert not trace.weights[:2].any() and not trace.output[:2].any()
     np.testing.assert_allclose(trace.weights[2:].sum(axis=1), 1)
     for note in ("fully masked row: <pad> (0), <pad> (1)", "2 padding tokens stand before the text"):
         assert note in " ".join(trace.notes)
-
-
-def test_padding_has_an_id_and_zeros_and_is_no_unknown_word_and_a_word_spelled_like_it_is_a_word():
     trace = trace_self("she likes she", Settings(pad=2))
     assert (trace.query_ids, trace.unknown) == ((0, 1, 0, 2, 2), ())
     assert not trace.x_query[3:].any()
@@ -75,15 +72,7 @@ def test_padding_has_an_id_and_zeros_and_is_no_unknown_word_and_a_word_spelled_l
     assert trace.mask.tolist() == [[True, True, True, False]] * 4
 
 
-def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(at):
-    (at / "mask.txt").write_text("1 0\n1 1\n")
-    with_padding = {"right": [[1, 0, 0], [1, 1, 0], [1, 1, 0]], "left": [[0, 1, 1], [0, 1, 0], [0, 1, 1]]}
-    for side, wanted in with_padding.items():
-        settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
-        assert trace_self("a b", settings).mask.astype(int).tolist() == wanted
-
-
-def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
+def test_no_rule_needs_more_rows_than_are_asked_for_and_padding_that_cannot_be_is_refused():
     mask = with_padding(named("causal", 10**6, 10**6), 10**6, 10**6, range(3))
     assert np.flatnonzero(mask.rows([5])[0]).tolist() == [3, 4, 5]
     assert (mask.label, with_padding(None, 3, 3, range(2, 3)).label) == ("causal, padding", "padding")
@@ -93,17 +82,11 @@ def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
     trace = trace_self("w " * 1100, Settings(embedding="random", pad=5, pad_side="left"))
     assert trace.condensed and int(trace.shown.links.keys.min()) == 5
     assert "The mask is padding." in trace.notes
-
-
-def test_rows_of_zeros_pad_given_vectors_and_given_queries_refuse_it():
     trace = trace_matrices("example", load("coffee").given, Settings(pad=1))
     assert trace.key_tokens == ("she", "likes", "coffee", "<pad>")
     assert not trace.x_key[3].any() and not trace.weights[:, 3].any()
     with pytest.raises(UsageError, match="gives Q, K and V themselves"):
         trace_matrices("example", load("day1").given, Settings(pad=1))
-
-
-def test_a_side_without_padding_is_noted_and_a_number_out_of_range_is_refused():
     assert "--pad-side has an effect only with --pad." in trace_self("a", Settings(pad_side="left")).notes
     assert not any("--pad-side" in note for note in trace_self("a", Settings(pad=1, pad_side="left")).notes)
     for n in ("0", "-1", "10001"):
@@ -118,16 +101,6 @@ def test_the_walk_turns_on_a_word_and_never_on_padding(side, more):
     assert padded.query_tokens[padded.focus[0]] == alone.query_tokens[alone.focus[0]] != "<pad>"
 
 
-def test_every_query_says_in_words_whom_it_may_look_at_and_long_lists_are_counted():
-    words, out = lab(CAT, format="json")["mask_views"]["words"], lab(CAT)
-    assert words[2] == '"sat" may look at "The", "cat", "sat" (3 of 6).'
-    assert words[0] == '"The" may look at "The" (1 of 6).'
-    assert all(sentence in out for sentence in words)
-    words = lab("the cat the " + "dog " * 20, format="json")["mask_views"]["words"]
-    assert words[2] == '"the" (2) may look at "the" (0), "cat", "the" (2) (3 of 23).'
-    assert "..." in words[-1] and words[-1].endswith("(23 of 23).")
-
-
 @pytest.mark.parametrize("options", ["", "--mask window:1", "--pad 2", "--mask none", "-q sat"])
 def test_the_views_are_one_mask_in_each_polarity(options):
     found = lab(CAT, *options.split(), format="json")
@@ -139,7 +112,14 @@ def test_the_views_are_one_mask_in_each_polarity(options):
     assert views["key_padding"] == (pads and [j in pads for j in range(len(found["key_tokens"]))])
 
 
-def test_the_screen_writes_the_three_polarities_side_by_side_and_what_is_added_is_zero_or_minus_infinity():
+def test_the_lab_says_in_words_polarities_and_corners_who_may_look_at_what():
+    words, out = lab(CAT, format="json")["mask_views"]["words"], lab(CAT)
+    assert words[2] == '"sat" may look at "The", "cat", "sat" (3 of 6).'
+    assert words[0] == '"The" may look at "The" (1 of 6).'
+    assert all(sentence in out for sentence in words)
+    words = lab("the cat the " + "dog " * 20, format="json")["mask_views"]["words"]
+    assert words[2] == '"the" (2) may look at "the" (0), "cat", "the" (2) (3 of 23).'
+    assert "..." in words[-1] and words[-1].endswith("(23 of 23).")
     lines = re.findall(r"^(?:The|cat|sat|on|a|mat) .*[TF]\b.*[TF].*$", lab(CAT), re.M)
     assert len(lines) == 6
     for i, line in enumerate(lines):
@@ -153,9 +133,6 @@ def test_the_screen_writes_the_three_polarities_side_by_side_and_what_is_added_i
     exps = [[math.exp(score) for score in row] for row in head["scaled_scores"]]
     worst = min(sum(row[: i + 1]) / sum(row) for i, row in enumerate(exps))
     assert f"would sum to {worst:.3f}" in lab("a b c")
-
-
-def test_both_corners_are_shown_where_lengths_differ_and_only_there():
     part = lab("a b", "x y z", command="cross").split("which corner?")[1]
     rows = [re.findall(r"\b[TF]\b", line) for line in part.splitlines() if re.match(r"[ab] ", line)]
     assert list(map("".join, rows[:2])) == ["TFFTTF", "TTFTTT"]
@@ -188,7 +165,12 @@ def test_the_screen_says_so(at, line):
         assert (sentence.lstrip("!") in shown) is (sentence[0] != "!"), sentence
 
 
-def test_a_file_without_its_meaning_and_a_form_that_the_lab_has_not_are_refused(at):
+def test_a_mask_file_is_joined_with_padding_and_needs_its_meaning(at):
+    (at / "mask.txt").write_text("1 0\n1 1\n")
+    with_padding = {"right": [[1, 0, 0], [1, 1, 0], [1, 1, 0]], "left": [[0, 1, 1], [0, 1, 0], [0, 1, 1]]}
+    for side, wanted in with_padding.items():
+        settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
+        assert trace_self("a b", settings).mask.astype(int).tolist() == wanted
     (at / "mask.txt").write_text("0 1\n0 0\n")
     wrong = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
     for options, error in (wrong | {"--mask mask.txt": "--mask-true"}).items():

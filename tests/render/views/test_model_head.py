@@ -64,7 +64,7 @@ def test_the_row_by_hand_can_be_checked_from_the_files_of_the_model(more, capped
     assert worked and all(2 * math.tanh(float(s) / 2) == pytest.approx(float(c), abs=2e-4) for s, c in worked)
 
 
-def test_the_walk_has_the_cap_as_a_step_with_its_numbers(capped):
+def test_the_cap_is_a_step_and_the_temperature_divides_what_it_leaves(capped):
     said = " ".join(explained(capped, "--only", "position,cap,mask,w,q", "-q", "c").split())
     content, distance, final = by_hand(1)[2:]
     total = content + distance
@@ -75,9 +75,6 @@ def test_the_walk_has_the_cap_as_a_step_with_its_numbers(capped):
     assert "Head 1 shares W_k and W_v, so keys and values too, with head 0" in said
     assert "went through the layer's norm" in explained(capped, "--only", "x").replace("\n", " ")
     assert "rotary positions" in said and "q' and k' are q and k after rotation by position" in said
-
-
-def test_the_temperature_divides_what_the_cap_leaves(capped):
     screen = explained(capped, "-q", "c", "-t", "0.5")
     final = 2 * by_hand(1)[4]
     exps = np.exp(final[3])
@@ -87,9 +84,6 @@ def test_the_temperature_divides_what_the_cap_leaves(capped):
     assert "capped = 4 tanh(sum / 4)" in " ".join(screen.split())
     title = explained(capped, "--steps", "-t", "0.5").splitlines()[1]
     assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
-
-
-def test_the_sharper_temperature_keeps_its_promise_and_because_splits_the_score_before_the_cap(capped):
     at = record("self", "dabc", "-m", capped)["diagnostics"][3]["temperature_95"]
     sharp = record("self", "dabc", "-m", capped, "-t", repr(at))
     assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=FLOAT32)

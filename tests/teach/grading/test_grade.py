@@ -62,23 +62,12 @@ def told(*args):
     return record
 
 
-def test_each_step_alone_is_right_in_full_precision_and_all_are_at_any_rounding():
+def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explain_is_wrong():
     for step, matrix in STEPS.items():
         record = told(save("a.json", **{step: matrix}))
         assert record["ok"] and [one["step"] for one in record["compared"]] == [step]
     for digits in (2, 3, 4):
         assert told(save("a.json", **{name: np.round(one, digits) for name, one in STEPS.items()}))["ok"]
-
-
-def test_a_matrix_with_fewer_digits_says_nothing_of_what_was_rounded_on_the_way():
-    q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
-    save("right.json", Q=q, K=K, V=V, **TOKENS)
-    weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
-    assert told(save("a.json", q=q, output=np.round(weights @ v, 3)))["ok"]
-    assert not told(save("b.json", q=q, output=np.round(np.round(weights, 2) @ v, 3)))["ok"]
-
-
-def test_a_number_that_rounding_does_not_explain_is_wrong():
     weights = np.round(WEIGHTS, 3)
     weights[1, 2] += 0.002
     record = told(save("a.json", weights=weights))
@@ -89,12 +78,14 @@ def test_a_number_that_rounding_does_not_explain_is_wrong():
     assert told("b.json")["ok"]
     assert check(save("b.json", weights=UNDIVIDED), "-o", "verdict.json") == (1, "", "")  # into a file
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
-
-
-def test_a_matrix_of_a_few_round_numbers_is_no_rounded_answer():
     for guess in (np.zeros((3, 4)), np.full((3, 4), 0.5), np.eye(3, 4), np.full((3, 4), 0.25)):
         assert not told(save("a.json", weights=guess))["ok"]
         assert not told(save("b.json", output=np.round(guess)[:, :1].repeat(5, axis=1)))["ok"]
+    q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
+    save("right.json", Q=q, K=K, V=V, **TOKENS)
+    weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
+    assert told(save("a.json", q=q, output=np.round(weights @ v, 3)))["ok"]
+    assert not told(save("b.json", q=q, output=np.round(np.round(weights, 2) @ v, 3)))["ok"]
 
 
 DIGITS = {
@@ -103,14 +94,11 @@ DIGITS = {
 }  # fmt: skip
 
 
-def test_the_digits_given_are_the_most_that_each_matrix_shows_and_whole_numbers_have_two():
+def test_digits_are_the_most_that_a_matrix_shows_and_csv_files_batches_and_plain_lists_are_read():
     for digits, matrix in ((digits, one) for digits, those in DIGITS.items() for one in those.split(" | ")):
         Path("a.json").write_text(f'{{"q": [[1, 0]], "weights": {matrix}, "output": [[-0.123, 2]]}}')
         found = {step: one.digits for step, one in read_submission("a.json").steps.items()}
         assert found == {"q": 2, "weights": digits, "output": 3}, matrix
-
-
-def test_a_csv_file_is_the_matrix_that_it_is_named_after_and_a_batch_or_a_plain_list_is_accepted():
     np.savetxt("weights.csv", UNDIVIDED, "%.3f", ",")
     assert told("weights.csv")["likely"] == "no-scaling"
     rows = "\n".join("\t".join(["x", *(f"{number:.2f}" for number in row)]) for row in SCORES)
@@ -121,7 +109,16 @@ def test_a_csv_file_is_the_matrix_that_it_is_named_after_and_a_batch_or_a_plain_
     assert told(save("a.json", weights=WEIGHTS[0], output=STEPS["output"][0]))["ok"]
 
 
-def test_the_marks_of_a_mask_are_right_where_it_masks_and_rows_without_keys_are_zeros_or_nothing():
+def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_mask_are_right():
+    may = np.tri(3, 4, dtype=bool)
+    Path("mask.txt").write_text("\n".join(" ".join(map(str, row)) for row in (~may).astype(int).tolist()))
+    save("a.json", weights=softmax(np.where(may, SCALED, -np.inf)))
+    assert told("a.json", "--mask", "mask.txt", "--mask-true", "blocked")["ok"]
+    assert told("a.json", "--mask", "mask.txt", "--mask-true", "allowed")["likely"] == "mask-inverted"
+    assert told("a.json", "--mask", "causal")["ok"]
+    assert check("a.json", "--mask", "mask.txt").code == 2
+    assert told(save("a.json", weights=UNDIVIDED), "--score", "dot")["ok"]
+    assert told(save("b.json", weights=softmax(SCALED / 2)), "-t", "2")["ok"]
     may = np.tri(3, 4, dtype=bool)
     save("right.json", Q=Q, K=K, V=V, mask="causal")
     weights = softmax(np.where(may, SCALED, -np.inf))
@@ -147,19 +144,7 @@ def test_the_marks_of_a_mask_are_right_where_it_masks_and_rows_without_keys_are_
     assert record["cell"] == [1, 0] and "may look at nothing" in record["message"]
 
 
-def test_a_mask_a_score_and_a_temperature_may_come_by_option():
-    may = np.tri(3, 4, dtype=bool)
-    Path("mask.txt").write_text("\n".join(" ".join(map(str, row)) for row in (~may).astype(int).tolist()))
-    save("a.json", weights=softmax(np.where(may, SCALED, -np.inf)))
-    assert told("a.json", "--mask", "mask.txt", "--mask-true", "blocked")["ok"]
-    assert told("a.json", "--mask", "mask.txt", "--mask-true", "allowed")["likely"] == "mask-inverted"
-    assert told("a.json", "--mask", "causal")["ok"]
-    assert check("a.json", "--mask", "mask.txt").code == 2
-    assert told(save("a.json", weights=UNDIVIDED), "--score", "dot")["ok"]
-    assert told(save("b.json", weights=softmax(SCALED / 2)), "-t", "2")["ok"]
-
-
-def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_from_it():
+def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_what_follows_from_it():
     record = told(save("a.json", scores=SCORES, weights=UNDIVIDED, output=UNDIVIDED @ V))
     assert (record["step"], record["cell"], record["likely"]) == ("weights", [0, 0], "no-scaling")
     assert (record["expected"], record["got"]) == pytest.approx((WEIGHTS[0, 0], UNDIVIDED[0, 0]))
@@ -177,9 +162,6 @@ def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_fro
     assert record["likely"] is None
     record = told(save("a.json", weights=weights, output=weights @ V + 1))
     assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
-
-
-def test_a_wrong_shape_is_a_difference_and_both_shapes_are_said():
     for weights, shape, said in (
         *((WEIGHTS.T, [4, 3], "Transposed, it would"), (WEIGHTS[:, :2], [3, 2], "(3, 4) is right")),
         *(([], [0], "(0,)"), ([[]], [1, 0], "(1, 0)"), ([[[[[1]]]]], [1, 1, 1, 1, 1], "(3, 4) is right")),
@@ -213,23 +195,6 @@ def test_attn_s_own_json_is_a_right_answer_whichever_head_it_shows(head, steps):
         assert told("a.json")["ok"]
 
 
-def test_a_head_may_be_asked_for():
-    save("right.json", **HEADS)
-    X = HEADS["X"]
-    q, k = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qk")
-    masked = [np.where(np.tri(3, dtype=bool), a @ b.T / 2**0.5, -np.inf) for a, b in zip(q, k, strict=True)]
-    weights = [softmax(scores) for scores in masked]
-    save("one.json", q=X @ HEADS["W_q"], weights=weights[1])
-    save("all.json", q=q, weights=weights)
-    assert told("one.json", "--head", "1")["ok"] and not told("one.json", "--head", "0")["ok"]
-    assert told("all.json", "--head", "all")["ok"] and not told("all.json", "--head", "1")["ok"]
-    assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
-    assert told("all.json", "--head", "all")["head"] == "all"
-    record = told(save("a.json", scores=[m + 1 for m in masked]), "--head", "all")
-    assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
-    assert "There is no head '7'" in check("one.json", "--head", "7").err
-
-
 def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_own_x():
     ran = here("example", "coffee", "-t", "0.5", "--steps", "-f", "json")
     Path("right.json").write_text(ran.out)
@@ -247,7 +212,21 @@ def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_ow
     assert told(save("b.json", v=X @ W.T))["likely"] == "transposed-w"
 
 
-def test_the_heads_of_a_learned_model_have_their_names_and_w_o_makes_the_layer_s_output():
+def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
+    save("right.json", **HEADS)
+    X = HEADS["X"]
+    q, k = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qk")
+    masked = [np.where(np.tri(3, dtype=bool), a @ b.T / 2**0.5, -np.inf) for a, b in zip(q, k, strict=True)]
+    weights = [softmax(scores) for scores in masked]
+    save("one.json", q=X @ HEADS["W_q"], weights=weights[1])
+    save("all.json", q=q, weights=weights)
+    assert told("one.json", "--head", "1")["ok"] and not told("one.json", "--head", "0")["ok"]
+    assert told("all.json", "--head", "all")["ok"] and not told("all.json", "--head", "1")["ok"]
+    assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
+    assert told("all.json", "--head", "all")["head"] == "all"
+    record = told(save("a.json", scores=[m + 1 for m in masked]), "--head", "all")
+    assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
+    assert "There is no head '7'" in check("one.json", "--head", "7").err
     ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
     Path("right.json").write_text(ran.out)
     Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
@@ -264,7 +243,7 @@ def test_the_heads_of_a_learned_model_have_their_names_and_w_o_makes_the_layer_s
     assert not told(save("a.json", output=layer + 0.1))["ok"]
 
 
-def test_results_alone_can_be_compared_with():
+def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_go():
     save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
     assert told(save("a.json", weights=WEIGHTS, output=STEPS["output"]))["ok"]
     record = told(save("b.json", weights=UNDIVIDED, scores=SCORES))
@@ -276,9 +255,6 @@ def test_results_alone_can_be_compared_with():
     for number, code in (-np.inf, 0), (np.inf, 65):  # a masked score is -inf; none is the other
         np.savez("right.npz", masked_scores=[[1, number]], weights=[[1, 0]])
         assert here("check", save("a.json", weights=[[1, 0]]), "--expect", "right.npz").code == code
-
-
-def test_mistakes_are_told_from_results_as_far_as_they_explain_each_other():
     may = np.tri(3, 4, dtype=bool)
     weights = softmax(np.where(may, SCALED, -np.inf))
     right = {"scores": SCORES, "scaled_scores": SCALED, "v": V, "weights": weights, "output": weights @ V}
@@ -308,7 +284,19 @@ def several():
     return "one.json", "two.json", "three.json"
 
 
-def test_several_answers_are_a_table_with_their_explanations_below_it():
+def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explanations():
+    record = told(*several())
+    assert (record["kind"], record["checked"], record["right"], record["ok"]) == ("checks", 3, 1, False)
+    assert [one["likely"] for one in record["checks"]] == [None, "no-scaling", None]
+    ran = check(*several(), "-f", "jsonl")
+    assert_alike([json.loads(line) for line in ran.out.splitlines()], record["checks"])
+    assert told("one.json", "one.json")["ok"]
+    defs = SCHEMA["$defs"]
+    of_one = defs["check"]["properties"]
+    assert set(record) == set(defs["checks"]["properties"])
+    assert all(set(one) == set(of_one) for one in record["checks"])
+    steps = [set(step) for one in record["checks"] for step in one["compared"]]
+    assert steps and all(step == set(of_one["compared"]["items"]["properties"]) for step in steps)
     ran = check(*several())
     assert (ran.code, ran.err) == (1, "")
     lines = [line.split() for line in ran.out.splitlines()]
@@ -322,21 +310,6 @@ def test_several_answers_are_a_table_with_their_explanations_below_it():
     shown = check(name, name, "--width", "40").out
     assert "2: no-scaling or k-v-swapped; these" in shown and shown.count("several") == 2
     assert "aaaaaaaaaaaaaa...aaaaaaaaaa.json" in shown
-
-
-def test_several_answers_are_one_object_or_a_line_each_with_the_keys_of_the_schema():
-    record = told(*several())
-    assert (record["kind"], record["checked"], record["right"], record["ok"]) == ("checks", 3, 1, False)
-    assert [one["likely"] for one in record["checks"]] == [None, "no-scaling", None]
-    ran = check(*several(), "-f", "jsonl")
-    assert_alike([json.loads(line) for line in ran.out.splitlines()], record["checks"])
-    assert told("one.json", "one.json")["ok"]
-    defs = SCHEMA["$defs"]
-    of_one = defs["check"]["properties"]
-    assert set(record) == set(defs["checks"]["properties"])
-    assert all(set(one) == set(of_one) for one in record["checks"])
-    steps = [set(step) for one in record["checks"] for step in one["compared"]]
-    assert steps and all(step == set(of_one["compared"]["items"]["properties"]) for step in steps)
 
 
 def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():

@@ -156,13 +156,10 @@ def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candid
     assert judged(at, QKV, tol=0.05, weights=np.round(softmax(SCORES), 4)).likely == "no-scaling"
 
 
-def test_scores_are_divided_by_the_temperature_whatever_else_they_are_divided_by(at):
+def test_scores_are_divided_by_the_temperature_and_a_w_that_is_not_square_cannot_be_transposed(at):
     for divisor, code in ((3**0.5, None), (1, "no-scaling"), (3, "scaled-by-d")):
         found = judged(at, QKV, settings=Settings(temperature=2.5), weights=softmax(SCORES / divisor / 2.5))
         assert (found.ok, found.likely) == (code is None, code)
-
-
-def test_a_w_that_is_not_square_cannot_be_transposed():
     record = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 2) for letter in "qkv"}
     trace = trace_matrices("check", given_from(record, "given"), Settings(head="mean"))
     assert mistakes(problem_from(trace, True))["transposed-w"] == []
