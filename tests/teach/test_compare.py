@@ -242,7 +242,7 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     assert "There is one key, and it gets all the weight." in summary
 
 
-def test_csv_and_markdown_hold_each_side_and_the_difference():
+def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(tmp_path):
     ran = here(
         "compare", "=a b", "--vary", "mask=none,causal", *RANDOM, "-f", "csv", "--tokenizer", "whitespace"
     )
@@ -256,9 +256,6 @@ def test_csv_and_markdown_hold_each_side_and_the_difference():
     for title in ("### score scaled", "### score dot", "## The difference: dot minus scaled"):
         assert title in out
     assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
-
-
-def test_small_matrices_stand_side_by_side_with_equally_many_digits_or_below_each_other(tmp_path):
     lines = screen("--vary", "score=scaled,dot").splitlines()
     assert any(re.fullmatch(r"score scaled +score dot *", line) for line in lines)
     assert sum(line.startswith("shades: .0") for line in lines) == 1, "one legend for both"

@@ -359,7 +359,7 @@ def folder(tmp_path):
     return tmp_path / "new" / "sheet7"
 
 
-def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
+def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_not_replaced(folder, tmp_path):
     assert {path.name for path in folder.iterdir()} == FILES
     forms = {"md": worksheet_markdown, "tex": worksheet_latex, "html": worksheet_html}
     for (is_key, name), suffix in itertools.product(((False, "exercise"), (True, "key")), forms):
@@ -371,11 +371,6 @@ def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
     assert given.ignored == ()
     for name in ("X", "W_q", "W_k", "W_v"):
         assert given.arrays[name].tolist() == getattr(made, name)
-
-
-def test_what_a_student_wrote_is_not_replaced_unless_forced_and_a_folder_that_cannot_be_is_73(
-    folder, tmp_path
-):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
     (folder / "answer.json").write_text('{"q": [[1, 2]]}')

@@ -100,7 +100,7 @@ def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
         held(run("example", "coffee", "--heads", "2", "--head", number)["weights"], two[int(number)], number)
 
 
-def test_coffee_s_cross_attention_comes_from_files_that_somebody_typed(tmp_path):
+def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes_from_files(tmp_path):
     inputs, expected = worked("coffee")["inputs"], worked("coffee")["expected"][CROSS]
     lines = [
         " ".join([word, *map(str, row)]) for word, row in zip(inputs["tokens"], inputs["X"], strict=True)
@@ -116,9 +116,6 @@ def test_coffee_s_cross_attention_comes_from_files_that_somebody_typed(tmp_path)
     assert (record["query_tokens"], record["key_tokens"]) == (["she"], ["likes", "coffee"])
     by_hand = run("self", "she likes coffee", *files)
     held(by_hand["weights"], worked("coffee")["expected"]["scaled"]["weights"], "the same from files")
-
-
-def test_manchester_has_its_tokens_ids_and_shapes():
     inputs, expected = worked("manchester")["inputs"], worked("manchester")["expected"]
     record = run("example", "manchester")
     (head,) = record["heads"]

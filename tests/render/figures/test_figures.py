@@ -233,24 +233,6 @@ def test_signs_have_two_colours_and_all_heads_share_a_scale():
         figure(trace_self("the cat sat", RANDOM), "heads")
 
 
-def test_a_figure_is_drawn_into_axes_that_are_given_and_settings_of_the_user_are_left_alone(matplotlib):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    trace = trace_self("the cat sat", RANDOM)
-    before = dict(matplotlib.rcParams)
-    plain = drawn(trace, "x.svg")
-    assert dict(matplotlib.rcParams) == before
-    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
-        assert drawn(trace, "x.svg") == plain
-    assert set(DRAWN) == set(FIGURES) and attn_cli.figure is figure
-    own = Figure(figsize=(10, 5))
-    for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
-        assert figure(trace, kind, ax=axes) is own
-        assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
-    FigureCanvasAgg(own).draw()
-
-
 def drawn(trace, output, kind="heatmap", **options):
     view = View(figure=kind, output=output, **options)
     return picture(subject(trace, view), view)[0]
@@ -266,7 +248,22 @@ def test_the_same_figure_is_the_same_file(kind, suffix):
     assert data[:8].startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix])
 
 
-def test_dpi_is_the_number_of_dots_and_a_pdf_embeds_every_font():
+def test_a_figure_is_drawn_into_axes_that_are_given_at_its_dpi_and_a_pdf_embeds_every_font(matplotlib):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    trace = trace_self("the cat sat", RANDOM)
+    before = dict(matplotlib.rcParams)
+    plain = drawn(trace, "x.svg")
+    assert dict(matplotlib.rcParams) == before
+    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
+        assert drawn(trace, "x.svg") == plain
+    assert set(DRAWN) == set(FIGURES) and attn_cli.figure is figure
+    own = Figure(figsize=(10, 5))
+    for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
+        assert figure(trace, kind, ax=axes) is own
+        assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
+    FigureCanvasAgg(own).draw()
     trace = trace_self("the cat", RANDOM)
     small, large = (drawn(trace, "x.png", dpi=dpi, size="4x3")[16:24] for dpi in (50, 200))
     sizes = [(int.from_bytes(size[:4], "big"), int.from_bytes(size[4:], "big")) for size in (small, large)]

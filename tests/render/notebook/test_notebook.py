@@ -148,7 +148,21 @@ def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     page.close()
 
 
-def test_each_head_is_a_table_with_its_weights_a_caption_and_the_rows_that_were_asked_for():
+def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_it_leaves_out():
+    assert len(notebook_html(trace_self(FOX)).encode()) < 130_000
+    html = notebook_html(trace_self(FOX, Settings(head="all")))
+    assert len(html.encode()) < 220_000
+    outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
+    assert " id=" not in outside and "http" not in outside
+    assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
+    html = notebook_html(show(weights(400, 400)))
+    assert "<iframe" not in html and len(html) < 60_000
+    assert "The first 30 rows and 30 columns of 400 x 400." in html
+    many = still(notebook_html(show(weights(12, 12, 9, 9))))
+    assert "One of 144 heads." in many and len(many) < 20_000
+
+
+def test_each_head_and_the_strongest_links_are_tables_in_which_hostile_tokens_are_text():
     trace = trace_masked("she likes coffee")
     html = still(notebook_html(trace))
     captions, rows = captions_and_rows(html)
@@ -172,23 +186,6 @@ def test_each_head_is_a_table_with_its_weights_a_caption_and_the_rows_that_were_
     assert float(rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
     trace = trace_cross("she likes", "coffee and tea", Settings(query="likes"))
     assert [row[0] for row in captions_and_rows(still(notebook_html(trace)))[1]] == ["query\\key", "likes"]
-
-
-def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_it_leaves_out():
-    assert len(notebook_html(trace_self(FOX)).encode()) < 130_000
-    html = notebook_html(trace_self(FOX, Settings(head="all")))
-    assert len(html.encode()) < 220_000
-    outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
-    assert " id=" not in outside and "http" not in outside
-    assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
-    html = notebook_html(show(weights(400, 400)))
-    assert "<iframe" not in html and len(html) < 60_000
-    assert "The first 30 rows and 30 columns of 400 x 400." in html
-    many = still(notebook_html(show(weights(12, 12, 9, 9))))
-    assert "One of 144 heads." in many and len(many) < 20_000
-
-
-def test_the_strongest_links_are_a_table_and_hostile_tokens_are_text_that_does_not_end_the_frame():
     trace = trace_self(FOX, Settings(top=2))
     _, rows = captions_and_rows(notebook_html(trace))
     assert rows[0] == ["query", "key", "weight"] and len(rows) == 1 + 18

@@ -91,19 +91,6 @@ def test_the_walk_keeps_its_matrix_and_its_words_in_view(opened, fox, size):
     assert opened.page.locator("#next").is_disabled()
 
 
-def test_digits_never_run_into_each_other(opened, tmp_path):
-    text = (
-        "The old man who lived by the sea told the children that the boat that his father had built was lost"
-    )
-    path = made(tmp_path, "page", text, "--words", "0")
-    spills = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
-    for width in (360, 500, 700, 800, 1000, 1280):
-        opened.page.set_viewport_size({"width": width, "height": 800})
-        opened.go(path)
-        cells = opened.page.locator("#matrix td[role=gridcell]")
-        assert cells.count() == 441 and cells.evaluate_all(spills) == 0, width
-
-
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory):
     """The page of 6 layers of 12 heads over 12 words; head 3 of layer 2 looks at the word before."""
@@ -144,7 +131,17 @@ def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(opene
     assert opened.page.input_value("#layer-choice") == "2"
 
 
-def test_a_page_that_cannot_be_typed_into_says_why_and_names_no_folder(opened, tmp_path):
+def test_digits_never_run_into_each_other_and_a_page_that_cannot_be_typed_into_says_why(opened, tmp_path):
+    text = (
+        "The old man who lived by the sea told the children that the boat that his father had built was lost"
+    )
+    path = made(tmp_path, "page", text, "--words", "0")
+    spills = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    for width in (360, 500, 700, 800, 1000, 1280):
+        opened.page.set_viewport_size({"width": width, "height": 800})
+        opened.go(path)
+        cells = opened.page.locator("#matrix td[role=gridcell]")
+        assert cells.count() == 441 and cells.evaluate_all(spills) == 0, width
     (tmp_path / "secret").mkdir()
     vectors = tmp_path / "secret" / "ours.txt"
     vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n")

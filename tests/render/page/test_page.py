@@ -266,9 +266,19 @@ def test_a_sentence_is_refused_at_whatever_door_it_comes_in_and_one_of_60_words_
     assert opened.page.locator("#off button").count() == 60 and not opened.page.inner_text("#type-says")
 
 
-def test_the_view_is_saved_as_svg_and_png_in_the_colours_of_a_light_page_whatever_the_page_s(
-    opened, fox, tmp_path
-):
+def test_several_heads_are_drawn_together_and_the_view_is_saved_as_svg_and_png(opened, fox, tmp_path):
+    opened.go(fox)
+    opened.unfold()
+    before = opened.page.locator("svg.links path").count()
+    opened.page.locator("#links-heads input").nth(3).check()
+    strokes = "all => all.map((one) => one.getAttribute('stroke'))"
+    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
+    assert len(colours) > before and len(set(colours)) == 2
+    opened.page.click("#together")
+    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
+    assert len(set(colours)) == opened.page.locator("#arcs-heads span.patch").count() == 11
+    opened.page.click("#grid button:nth-child(3)")
+    assert opened.page.input_value("#head-choice") == "subject"
     pictures = []
     for scheme in ("light", "dark"):
         opened.page.emulate_media(color_scheme=scheme)
@@ -286,21 +296,6 @@ def test_the_view_is_saved_as_svg_and_png_in_the_colours_of_a_light_page_whateve
     for edge in ("rows", "columns"):
         names = opened.page.locator(f".edge.{edge} span").all_inner_texts()
         assert names == words[::3]
-
-
-def test_several_heads_are_drawn_together(opened, fox):
-    opened.go(fox)
-    opened.unfold()
-    before = opened.page.locator("svg.links path").count()
-    opened.page.locator("#links-heads input").nth(3).check()
-    strokes = "all => all.map((one) => one.getAttribute('stroke'))"
-    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
-    assert len(colours) > before and len(set(colours)) == 2
-    opened.page.click("#together")
-    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
-    assert len(set(colours)) == opened.page.locator("#arcs-heads span.patch").count() == 11
-    opened.page.click("#grid button:nth-child(3)")
-    assert opened.page.input_value("#head-choice") == "subject"
 
 
 LINES = """

@@ -126,29 +126,6 @@ def test_across_two_texts_the_columns_are_named(width):
     assert "numbered as the rows are" not in " ".join(shown.split()), "the columns are other words"
 
 
-def test_what_a_head_finds_is_its_strongest_links_to_other_words():
-    trace = traced(FOX)
-    maps, _, told = screen(trace, 200).partition("What each head finds")
-    low, high = re.search(rf"shades: (\S+) {BARS} (\S+)", maps).groups()
-    assert float(low) == 0
-    assert float(high) == pytest.approx(max(head.weights.max() for head in trace.heads), abs=0.005)
-    for head in trace.heads:
-        (line,) = (line for line in told.split("\n") if line.split()[:1] == [head.name])
-        shown = {(a, b): float(w) for a, b, w in re.findall(r"(\S+) -> (\S+) +([\d.]+)", line)}
-        wanted = [
-            (float(head.weights[i, j]), (trace.query_tokens[i], trace.key_tokens[j]))
-            for i in range(9)
-            if (j := int(head.weights[i].argmax())) != i and head.weights[i, j] >= 0.5
-        ]
-        assert len(shown) == min(4, len(wanted)) and min(shown.values(), default=1) >= 0.5
-        for weight, link in sorted(wanted, reverse=True)[: len(shown)]:
-            assert min(abs(weight - w) for w in shown.values()) < 0.001 and (link in shown or len(shown) == 4)
-
-    for build in (trace_self, trace_masked):  # a head that finds nothing is not said to be masked
-        told = screen(traced("she sleeps", build), 100).partition("What each head finds")[2]
-        assert "masked" not in told.partition("--head NAME")[0]
-
-
 def test_a_query_has_its_rows_alone_and_with_a_precision_or_too_many_words_heads_are_shown_one_by_one():
     trace = traced(FOX, query="the")
     assert trace.listed == (6,)
@@ -191,7 +168,27 @@ def test_hostile_tokens_are_shown_and_never_obeyed(width, colors):
             assert numbers == [str(i) for i in range(len(tokens))] * (len(numbers) // len(tokens))
 
 
-def test_maps_of_a_fully_masked_row_hold_no_shade_in_it():
+def test_what_a_head_finds_is_its_strongest_links_and_a_masked_row_holds_no_shade():
+    trace = traced(FOX)
+    maps, _, told = screen(trace, 200).partition("What each head finds")
+    low, high = re.search(rf"shades: (\S+) {BARS} (\S+)", maps).groups()
+    assert float(low) == 0
+    assert float(high) == pytest.approx(max(head.weights.max() for head in trace.heads), abs=0.005)
+    for head in trace.heads:
+        (line,) = (line for line in told.split("\n") if line.split()[:1] == [head.name])
+        shown = {(a, b): float(w) for a, b, w in re.findall(r"(\S+) -> (\S+) +([\d.]+)", line)}
+        wanted = [
+            (float(head.weights[i, j]), (trace.query_tokens[i], trace.key_tokens[j]))
+            for i in range(9)
+            if (j := int(head.weights[i].argmax())) != i and head.weights[i, j] >= 0.5
+        ]
+        assert len(shown) == min(4, len(wanted)) and min(shown.values(), default=1) >= 0.5
+        for weight, link in sorted(wanted, reverse=True)[: len(shown)]:
+            assert min(abs(weight - w) for w in shown.values()) < 0.001 and (link in shown or len(shown) == 4)
+
+    for build in (trace_self, trace_masked):  # a head that finds nothing is not said to be masked
+        told = screen(traced("she sleeps", build), 100).partition("What each head finds")[2]
+        assert "masked" not in told.partition("--head NAME")[0]
     allowed = np.ones((3, 3), bool)
     allowed[0] = False
     arrays = {name: np.random.default_rng(0).standard_normal((3, 4)) for name in "QKV"}

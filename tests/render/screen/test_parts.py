@@ -32,7 +32,7 @@ def test_screenfuls_hold_every_line_once_in_order_and_fit(rows):
     assert len(screens) == 1 or rows < whole.count("\n")
 
 
-def test_a_table_that_fits_is_not_torn_when_more_than_half_of_the_screen_is_full():
+def test_a_part_begins_at_each_heading_and_what_fits_is_not_torn():
     before = [Say(letter) for letter in "abcdefg"]
     screens = screenfuls([*before, TABLE], VIEW, TERMINAL, 40, 12)
     assert [lines_of(screen)[0].split()[0] for screen in screens] == ["a", "word"]
@@ -44,9 +44,6 @@ def test_a_table_that_fits_is_not_torn_when_more_than_half_of_the_screen_is_full
     assert len(tables) > 1
     screens = screenfuls([WIDE], VIEW, TERMINAL, 40, height + 3)
     assert [lines_of(screen) for screen in screens] == [list(filter(None, table)) for table in tables]
-
-
-def test_a_part_begins_at_each_heading_and_a_line_wider_than_the_terminal_takes_several_rows():
     first = [Heading("One", 1), Heading("Two"), Say("a"), Say("b")]
     blocks = [*first, Heading("Three", 3), Say("c"), Heading("Four")]
     assert [len(part) for part in parts_of(blocks)] == [4, 2, 1]

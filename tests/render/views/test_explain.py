@@ -159,7 +159,7 @@ def test_ids_are_rows_of_the_vectors_and_scores_are_told_with_their_spread(trace
     assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
 
 
-def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_and_rows_are_named(trace):
+def test_the_output_is_the_mix_held_against_its_word_and_other_heads_and_rows_are_named(trace, row):
     (cosine,) = numbers('; to "jumped", which it began as, #', said(FOX))
     output, x = trace.output[4], trace.x_query[4]
     near(cosine, output @ x / math.sqrt(output @ output * (x @ x)), 3)
@@ -178,9 +178,6 @@ def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_and_row
         assert trace.key_tokens[int(row.argmax())] == key
         near(float(weight), row.max(), 3)
     assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
-
-
-def test_a_lead_becomes_a_ratio_the_output_is_the_mix_and_it_says_what_a_causal_mask_would_hide(trace, row):
     lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
     near(lead, row.masked[3] - row.masked[5], 4)
     near(ratio, trace.weights[4, 3] / trace.weights[4, 5])
