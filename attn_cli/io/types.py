@@ -57,7 +57,8 @@ else:
                 if values.keys() >= set(left):
                     return tuple.__new__(cls, (*args, *map(values.__getitem__, left)))
             names = "".join(f"{name}, " for name in fields)
-            made = eval(f"lambda cls, {names}: new(cls, ({names}))", {"new": tuple.__new__})
+            # No field's name begins with an underscore, so none hides these two.
+            made = eval(f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__})
             made.__defaults__ = tuple(cls._field_defaults.values())
             cls.__new__ = staticmethod(made)
             return made(cls, *args, **given)

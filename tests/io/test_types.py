@@ -20,6 +20,9 @@ class Pair(NamedTuple):
     first: int
     second: NotEvenDefined = 2
     def total(self): return self.first + self.second
+class Swap(NamedTuple):
+    new: str
+    cls: str
 @dataclass(frozen=True)
 class Record:
     one: int
@@ -42,6 +45,7 @@ def both():
 TOLD = """
 repr(pair(1)), pair(1, second=5), pair(second=3, first=1).total(), pair._fields
 pair(1)._asdict(), pair(1)._replace(first=4), pair._make([7, 8]), pair._field_defaults
+[Swap("a", cls=str(n)) for n in range(30)]
 pair(1) == (1, 2), hash(pair(1)), [*pair(3)], pair.__match_args__, pair.__doc__
 outcome(pair), outcome(lambda: pair(1, 2, 3)), outcome(lambda: pair(third=1))
 outcome(lambda: setattr(pair(1), "first", 2)), outcome(lambda: pair(1)._replace(third=2))
