@@ -198,7 +198,7 @@ def machine() -> str:
     config: Any = np.show_config(mode="dicts") or {}
     blas = config.get("Build Dependencies", {}).get("blas", {})
     return (
-        f"{processors()} processors ({name}), {platform.system()} {platform.machine()}, Python "
+        f"Processors: {processors()} ({name}), {platform.system()} {platform.machine()}, Python "
         f"{platform.python_version()}, NumPy {np.__version__} with {blas.get('name')} {blas.get('version')}, "
         + (f"PyTorch {torch.__version__}" if torch else "without PyTorch (pip install torch)")
     )

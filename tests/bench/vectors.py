@@ -62,17 +62,18 @@ def rows(pairs: int = 3) -> Iterator[Row]:
         text, binary = Path(name, "text.txt"), Path(name, "binary.bin")
         make(text, *TEXT, binary=False)
         some = make(binary, *BINARY, binary=True)
-        for what, path, code, more, to_reach in (
-            ("no index, absent word, text", text, FIND, ["absent"], 1 / 40),
-            ("index build, text", text, BUILD, [], 1 / 30),
-            ("whole text to float32", text, READ, [], 1 / 8),
-            ("no index, absent word, .bin", binary, FIND, ["absent"], 1 / 25),
-            ("index build, .bin", binary, BUILD, [], 1 / 9),
+        find, build = ("absent word, no index", FIND), ("index build", BUILD)
+        for path, option, jobs, limits in (
+            (text, "no_header=True", (find, build, ("whole file to float32", READ)), (1 / 40, 1 / 30, 1 / 8)),
+            (binary, "binary=True", (find, build), (1 / 25, 1 / 9)),
         ):
-            theirs = of(path, LOAD.format("no_header=True" if path == text else "binary=True"))
-            yield compared(what, of(path, code, *more), "gensim's load", theirs, to_reach, pairs, from_memory)
+            codes = LOAD.format(option), *(code for _, code in jobs)
+            rounds = [[from_memory(of(path, code, "absent")) for code in codes] for _ in range(pairs)]
+            theirs, *ours = map(list, zip(*rounds, strict=True))
+            for (what, _), seconds, to_reach in zip(jobs, ours, limits, strict=True):
+                yield Row(f"{what}, {path.name}", "gensim's load", seconds, theirs, to_reach)
         cpu(of(binary, KEEP))
         find, numpy = of(binary, FIND, *some), OPPONENTS[NUMPY]
-        yield compared("10 words by index, .bin", find, NUMPY, numpy, 1.15, 7 * pairs)
+        yield compared("10 words by index, binary.bin", find, NUMPY, numpy, 1.15, 7 * pairs)
         above = [peak(find) - peak(numpy) for _ in range(7)]
         yield Row("the same: peak above import numpy", "-", above, [], 8 << 20, "B")
