@@ -56,20 +56,18 @@ def test_what_is_typed_beats_a_variable_beats_the_folders_file_beats_the_users_o
     assert temperature() == 3
     assert temperature(env={"ATTN_TEMPERATURE": "4"}) == 4
     assert temperature("-t", "5", env={"ATTN_TEMPERATURE": "4"}) == 5
-
-
-def test_a_commands_table_beats_its_file_and_the_nearer_file_beats_the_others_table(place):
+    # A command's table beats its file, and the nearer file beats the other's table.
     write_own("temperature = 2\n[self]\ntemperature = 3\n[masked]\ntemperature = 9\n")
-    assert temperature() == 3
-    write("seed = 1\n")
-    assert temperature() == 3
-    write("temperature = 4\n")
-    assert temperature() == 4
-    write("temperature = 4\nself.temperature = 5\n")
-    assert temperature() == 5
+    for text, used in (
+        ("seed = 1\n", 3),
+        ("temperature = 4\n", 4),
+        ("temperature = 4\nself.temperature = 5\n", 5),
+    ):
+        write(text)
+        assert temperature() == used
 
 
-def test_every_type_of_value_arrives(place):
+def test_every_type_of_value_arrives_a_path_from_home_and_a_switch_that_is_turned_off_by_hand(place):
     write(
         'keep-punctuation = true\nmask_true = "allowed"\ntop = 1\nformat = "json"\nembedding = "random"\n'
         "dim = 0x8\n[self]\nsteps = true\nhead = 1\nheads = 2\ntemperature = 2\n"
@@ -78,9 +76,6 @@ def test_every_type_of_value_arrives(place):
     assert record["query_tokens"] == ["A", "cat", "."]
     assert (record["head"], record["temperature"], record["embedding"]["dim"]) == ("1", 2.0, 8)
     assert len(record["links"]) == 3 and record["heads"]
-
-
-def test_a_path_may_begin_with_the_users_home_and_a_switch_is_turned_off_by_hand(place):
     Path("mine.txt").write_text("a 1 2\nb 3 4\n")
     write('embedding = "~/mine.txt"\nkeep-punctuation = true')
     record = json.loads(here("self", "a b .", "-f", "json", "--no-keep-punctuation").out)
@@ -107,13 +102,6 @@ def test_training_follows_no_file():
         assert not {option.name for option in vectors.get_command(None, "train").params if option.envvar}
 
 
-def test_a_suffix_that_was_typed_beats_a_format_in_a_file(place):
-    write('format = "json"\ntidy = true')
-    assert here("self", "a b", *RANDOM, "-o", "x.csv").code == 0
-    assert Path("x.csv").read_text().startswith("query,key,weight")
-    assert here("self", "a b", *RANDOM, "-f", "table").code == 0  # a wish for tidy csv is none for a table
-
-
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
     with_variable = {name for name, setting in SETTINGS.items() if setting.variable}
     assert set(config.IN_FILES) == with_variable - {"query"}
@@ -125,12 +113,6 @@ def test_the_folders_file_is_named_once_where_it_changes_something(place):
     assert here("self", "a b", *RANDOM).err == "attn: settings from attn.toml: score, temperature.\n"
     assert here("self", "a b", *RANDOM, "-t", "1", "--score", "scaled").err == ""
     assert here("vectors", "info").err == ""
-    write_own("temperature = 3")
-    Path(HERE).unlink()
-    assert here("self", "a b", *RANDOM).err == ""
-
-
-def test_an_error_is_told_after_the_file_that_may_explain_it(place):
     write('tokenizer = "characters"')
     ran = here("self", "the cat", *RANDOM, "-q", "cat")
     assert ran.code == 2
@@ -138,16 +120,24 @@ def test_an_error_is_told_after_the_file_that_may_explain_it(place):
         " settings from attn.toml",
         " There is no token 'cat' to look from. Give a token of the text, or its number from 0 to 5.",
     ]
+    write_own("temperature = 3")
+    Path(HERE).unlink()
+    assert here("self", "a b", *RANDOM).err == ""
+    assert here("self", "a b", *RANDOM, env={"XDG_CONFIG_HOME": "relative", "HOME": ""}).code == 0
+    Path(".config/attn/config.toml").unlink()
+    assert not imported("self", "a b") & {"attn_cli.cli.config_files", "tomllib"}
 
 
-def test_an_error_is_json_where_a_file_asks_for_json(place):
-    write('temperature = 2\n[self]\nformat = "json"')
+def test_an_error_is_json_where_a_file_asks_for_json_and_a_typed_suffix_beats_it(place):
+    write('temperature = 2\ntidy = true\n[self]\nformat = "json"')
     ran = here("self", "")
     assert ran.code == 65 and json.loads(ran.err)["error"]["code"] == 65
     assert json.loads(here("self", "a", "--bogus").err)["error"]["code"] == 2
     assert here("masked", "").err.endswith("Type some words.\n")
-    assert here("self", "", "-f", "table").err.splitlines()[-1].startswith("attn: There is no token")
-    assert here("self", "", "-o", "x.csv").err.splitlines()[-1].startswith("attn: There is no token")
+    for more in (("-f", "table"), ("-o", "x.csv")):
+        assert here("self", "", *more).err.splitlines()[-1].startswith("attn: There is no token")
+        assert here("self", "a b", *RANDOM, *more).code == 0  # a wish for tidy csv is none for a table
+    assert Path("x.csv").read_text().startswith("query,key,weight")
     ran = here("self", "a b", *RANDOM)
     assert json.loads(ran.out) and ran.err == "attn: settings from attn.toml: temperature, format.\n"
 
@@ -208,11 +198,6 @@ def test_a_mistake_is_refused_by_its_line(text, line, said, place):
     refused(here("self", "a b", *(() if "embedding" in text else RANDOM)), f"attn.toml, line {line}: ", said)
 
 
-def test_a_mistake_in_the_users_own_file_names_that_file(place):
-    write_own("seed = 1\nbogus = 2")
-    refused(here("self", "a b"), "~/.config/attn/config.toml, line 2: ")
-
-
 def test_a_file_that_is_no_text_of_settings_is_one_line(place):
     files = {
         "line 2: this is not UTF-8": b"seed = 1\nhead = '\xff'\n",
@@ -222,27 +207,26 @@ def test_a_file_that_is_no_text_of_settings_is_one_line(place):
         "holds a value that": b"seed = " + b"[" * 5000,
         "holds a value that is not a setting's": b"seed = [" + b"1,\n" * 5000 + b"]",
         "line 1: ": b"seed = \x00",
+        "attn.toml": b"a." * 800 + b"a = 1\n",
     }
     for said, content in files.items():
         write(content)
         refused(here("self", "a b"), said)
-
-
-def test_a_folder_or_a_pipe_in_the_place_of_the_file_is_one_line(place):
+    refused(here("self", "a b", "-f", "json"), "attn.toml")
+    Path(HERE).unlink()
     kinds = (os.mkdir, os.rmdir, "a directory"), (os.mkfifo, os.unlink, "not a regular file")
     for make, remove, said in kinds:
         make(HERE)
         refused(here("self", "a b"), f"Cannot read attn.toml: it is {said}.")
         remove(HERE)
-
-
-def test_what_somebody_wrote_into_a_file_is_shown_inert(place):
+    write_own("seed = 1\nbogus = 2")
+    refused(here("self", "a b"), "~/.config/attn/config.toml, line 2: ")
+    write_own("")
     for name in ("\\u001b[31m", "\\u202e", "[red]", "\\n"):
-        write(f'"{name}" = 1')
-        said = refused(here("self", "a"), "there is no setting")
-        assert "\x1b" not in said and "\u202e" not in said
-        write(f'seed = "{name}"')
-        assert "\x1b" not in refused(here("self", "a"), "seed cannot be")
+        for text, told in ((f'"{name}" = 1', "there is no setting"), (f'seed = "{name}"', "seed cannot be")):
+            write(text)
+            said = refused(here("self", "a"), told)
+            assert "\x1b" not in said and "\u202e" not in said
 
 
 def test_help_version_completion_and_schema_mind_no_broken_file_and_no_default_in_it(place):
@@ -255,14 +239,6 @@ def test_help_version_completion_and_schema_mind_no_broken_file_and_no_default_i
     assert attn(env=asked).out.split() == ["--temperature"]
 
 
-def test_without_a_file_nothing_is_imported_for_it():
-    assert not imported("self", "a b") & {"attn_cli.cli.config_files", "tomllib"}
-
-
-def test_no_home_is_no_mistake(at):
-    assert here("self", "a b", *RANDOM, env={"XDG_CONFIG_HOME": "relative", "HOME": ""}).code == 0
-
-
 def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str, object]]:
     ran = here("config", *args, "-f", "json", env=env)
     assert (ran.code, ran.err) == (0, ""), ran
@@ -273,7 +249,7 @@ def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str,
 
 def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
-    write("# mine\ntemperature = 0.5")
+    write("# mine\ntemperature = 0.5\ntop = 3\n[masked]\ntop = 4\n")
     found = listed(env={"ATTN_SEED": "7"})
     not_standing = {"between", "measure", "output", "versus", "title", "without", "pair"}
     not_standing |= {"knock_out", "knock_out_with"}
@@ -286,19 +262,16 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     assert {one["source"] for one in found.values()} == {"default", "environment", "file"}
     chosen = listed(env={"ATTN_SCORE": "dot"})["score"]
     assert (chosen["value"], chosen["default"]) == ("dot", "scaled")
-
-
-def test_config_of_a_command_tells_its_table_and_its_defaults(place):
-    write("top = 3\n[masked]\ntop = 4\n")
-    assert listed()["top"]["value"] == 3
-    assert (listed("masked")["top"]["value"], listed("masked")["top"]["line"]) == (4, 3)
-    assert listed("vectors")["top"]["value"] == 3
+    assert found["top"]["value"] == listed("vectors")["top"]["value"] == 3
+    assert (listed("masked")["top"]["value"], listed("masked")["top"]["line"]) == (4, 5)
+    assert here("config").out.endswith(
+        "attn.toml: read.\n  Tables for single commands: [masked].\n~/.config/attn/config.toml: read.\n"
+    )
     Path(HERE).unlink()
+    Path(".config/attn/config.toml").unlink()
     assert listed("vectors")["top"]["value"] == 10
     assert listed("schema") == {}
-
-
-def test_config_agrees_with_what_a_run_uses(place):
+    assert here("config").out.endswith("attn.toml: not there.\n~/.config/attn/config.toml: not there.\n")
     write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
     record = json.loads(here("self", "a b", "-f", "json").out)
     used = {name: (record["embedding"] | record)[name] for name in ("seed", "dim", "temperature")}
@@ -311,14 +284,6 @@ def test_config_points_at_variables_that_are_none_of_ours(place):
     ran = here("config", env=env)
     assert "ATTN_TEMPRATURE is not a variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
     assert "ATTN_ is not a variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
-
-
-def test_config_names_the_files_whether_they_are_there_or_not(place):
-    write("[masked]\ntop = 1")
-    ran = here("config")
-    assert ran.out.endswith(
-        "attn.toml: read.\n  Tables for single commands: [masked].\n~/.config/attn/config.toml: not there.\n"
-    )
 
 
 def test_config_refuses_what_a_command_would_refuse(place):
@@ -336,10 +301,3 @@ def test_config_fits_its_terminal_and_cuts_nothing(columns, place):
     ran = terminal("config", columns=columns)
     assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= columns
     assert "/vectors.txt" in "".join(ran.out.split()) and "attn.toml,line1" in "".join(ran.out.split())
-
-
-def test_keys_nested_beyond_reason_are_one_line_and_78(at):
-    (at / "attn.toml").write_text("a." * 800 + "a = 1\n")
-    for more in ([], ["-f", "json"]):
-        ran = here("self", "cat", *more)
-        assert ran.code == 78 and "attn.toml" in ran.err and ran.err.count("\n") == 1

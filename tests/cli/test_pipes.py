@@ -27,7 +27,7 @@ ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTH
         f"""
         --help | self --help | --version | schema | --show-completion zsh | vectors nearest the --top 40000
         explain "{FOX}" | self "$LONG" -e random | self "$LONG" -e random --full -f json
-        self "$LONG" -e random -f csv --tidy | exercise
+        self "$LONG" -e random -f csv --tidy | exercise | self "$LONG" -e random -f json -o /dev/stdout
         """
     ),
 )
@@ -39,19 +39,11 @@ def test_a_reader_that_leaves_ends_attn_with_0_and_silence(command):
         assert ran.out.count("\n") <= 1
 
 
-def test_a_reader_that_leaves_a_file_argument_is_no_error_either():
-    ran = shell(f"LONG='{LONG}'; attn self \"$LONG\" -e random -f json -o /dev/stdout | true")
-    assert (ran.code, ran.err) == (0, "")
-
-
 def test_standard_output_by_name_is_standard_output(at):
     for name in ("-", "/dev/stdout", "/dev/fd/1"):
         assert json.loads(shell(f"attn self 'a b' -f json -o {name} | cat").out)["kind"] == "self"
     assert json.loads(shell("attn self 'a b' -f json -o /dev/fd/3 3>&1 >&2 | cat").out)["kind"] == "self"
     assert os.listdir() == []
-
-
-def test_standard_output_by_name_appends_where_the_shell_appends(at):
     Path("log.txt").write_text("yesterday\n")
     assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
     assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out
@@ -69,11 +61,10 @@ def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
     assert attn("self", input=FOX).out == attn("self", "-", input=FOX + "\n").out == alone
     assert attn("explain", "-", input=FOX).out == attn("explain", FOX).out
     assert attn("masked", input="\ufeff" + FOX).out == attn("masked", FOX).out
-
-
-def test_all_lines_of_standard_input_are_one_text():
-    ran = attn("self", "-f", "json", input="she\nlikes\r\n\r\ncoffee\n")
-    assert json.loads(ran.out)["query_tokens"] == ["she", "likes", "coffee"]
+    lines = attn("self", "-f", "json", input="she\nlikes\r\n\r\ncoffee\n").out
+    dashed = here("self", "-f", "json", "--", "-e random").out
+    for ran, tokens in ((lines, ["she", "likes", "coffee"]), (dashed, ["e", "random"])):
+        assert json.loads(ran)["query_tokens"] == tokens
 
 
 def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
@@ -86,10 +77,6 @@ def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
     whole = attn("explain", "she sat", "--context", "likes coffee").out
     assert attn("explain", "she sat", "--context", "-", input="likes coffee").out == whole
     assert attn("explain", "--context", "likes coffee", input="she sat").out == whole
-
-
-def test_a_text_that_begins_with_a_dash_is_text_after_two_dashes():
-    assert json.loads(here("self", "-f", "json", "--", "-e random").out)["query_tokens"] == ["e", "random"]
 
 
 def test_a_pipe_gets_neither_colour_nor_progress():
@@ -159,25 +146,17 @@ def test_the_width_flag_beats_columns_which_beat_the_terminal():
     assert here(*wide, env={"COLUMNS": "30"}).out == here(*wide).out
     shown = terminal("self", FOX, columns=120, env={"COLUMNS": "44", "NO_COLOR": "1"}).out
     assert shown == attn("self", FOX, "--width", "44").out
-
-
-def test_a_terminal_that_does_not_know_its_width_is_taken_for_80():
-    ran = terminal("explain", FOX, columns=0, rows=0, env={"NO_COLOR": "1"})
-    assert ran.out == attn("explain", FOX, "--width", "80").out
-
-
-def test_a_dumb_terminal_gets_plain_text():
-    ran = terminal("self", FOX, env={"TERM": "dumb"})
-    assert ran.code == 0 and ran.out == attn("self", FOX, "--width", "80").out
-
-
-def test_a_dumb_terminal_gets_no_escape_sequences_from_progress_either():
+    # One that does not know its width has 80, and a dumb one gets no escape sequence, also not of progress.
+    unknown = terminal("explain", FOX, columns=0, rows=0, env={"NO_COLOR": "1"})
+    assert unknown.out == attn("explain", FOX, "--width", "80").out
+    dumb = terminal("self", FOX, env={"TERM": "dumb"})
+    assert (dumb.code, dumb.out) == (0, attn("self", FOX, "--width", "80").out)
     text = " ".join(f"word{i}" for i in range(1500))
     assert "\x1b" not in terminal("self", text, "-e", "random", env={"TERM": "dumb"}).out
 
 
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
-def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env):
+def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env, at):
     cafe = "café noir 中文 😀 naïve"
     runs = [
         [cafe if word == "CAFE" else word for word in words]
@@ -191,6 +170,13 @@ def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env):
     for args in some(runs, list(ASCII).index(env)):
         ran = attn(*args, env=env)
         assert ran.code == 0 and ran.out.isascii() and ran.err.isascii() and "Traceback" not in ran.err, args
+    ran = attn("self", "café", "-q", "thé", env=env)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and ran.err.isascii()
+    assert json.loads(attn("self", "café", "-q", "thé", "-f", "json", env=env).err)["error"]["code"] == 2
+    # Options are read like the text, and a file is UTF-8, in every locale.
+    assert attn("self", "café noir", "-q", "café", "-o", "x.csv", "--full", env=env).code == 0
+    assert attn("vectors", "nearest", "café", env=env).code == 0
+    assert Path("x.csv").read_text(encoding="utf-8").startswith("query,café,noir\n")
 
 
 def test_an_ascii_text_is_shown_in_ascii_without_any_spelling_out():
@@ -200,43 +186,18 @@ def test_an_ascii_text_is_shown_in_ascii_without_any_spelling_out():
         assert ran.code == 0 and not re.findall(r"\\[ux][0-9a-f]{2,}", ran.out), args
 
 
-@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
-def test_an_error_in_ascii_is_one_line(env):
-    ran = attn("self", "café", "-q", "thé", env=env)
-    assert ran.code == 2 and ran.err.count("\n") == 1 and ran.err.isascii()
-    assert json.loads(attn("self", "café", "-q", "thé", "-f", "json", env=env).err)["error"]["code"] == 2
-
-
-@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
-def test_options_are_read_like_the_text_in_every_locale(env):
-    assert attn("self", "café noir", "-q", "café", env=env).code == 0
-    assert attn("vectors", "nearest", "café", env=env).code == 0
-
-
-def test_a_file_is_utf_8_in_every_locale(at):
-    for env in ASCII:
-        attn("self", "café noir", "-o", "x.csv", env=env)
-        assert Path("x.csv").read_text(encoding="utf-8").startswith("query,café,noir\n")
-
-
-def test_an_existing_file_keeps_its_permissions_and_a_new_one_gets_the_usual(at):
-    Path("old.json").write_text("old")
-    os.chmod("old.json", 0o640)
+def test_an_existing_file_keeps_its_permissions_and_a_link_is_followed_and_stays(at):
+    Path("folder").mkdir()
+    Path("folder/old.json").write_text("old")
+    os.chmod("folder/old.json", 0o640)
+    for name in ("old", "new"):
+        os.symlink(f"folder/{name}.json", f"{name}.json")
     assert shell("umask 027; attn self a -o old.json && attn self a -o new.json").code == 0
+    assert os.path.islink("old.json") and os.path.islink("new.json")
     assert stat.S_IMODE(os.stat("old.json").st_mode) == 0o640
     assert stat.S_IMODE(os.stat("new.json").st_mode) == 0o666 & ~0o027
-    assert Path("old.json").read_text() == Path("new.json").read_text()
-
-
-def test_a_symbolic_link_is_followed_and_stays(at):
-    Path("folder").mkdir()
-    Path("folder/real.json").write_text("old")
-    os.symlink("folder/real.json", "link.json")
-    os.symlink("folder/made.json", "dangling.json")
-    for link, real in (("link.json", "real.json"), ("dangling.json", "made.json")):
-        assert attn("self", "a", "-o", link).code == 0
-        assert os.path.islink(link) and json.loads(Path("folder", real).read_text())["kind"] == "self"
-    assert sorted(os.listdir("folder")) == ["made.json", "real.json"]
+    assert sorted(os.listdir("folder")) == ["new.json", "old.json"]
+    assert Path("old.json").read_text() == Path("new.json").read_text() == attn("self", "a", "-f", "json").out
 
 
 def test_a_failed_run_leaves_the_old_file_and_nothing_else(at):
@@ -248,11 +209,8 @@ def test_a_failed_run_leaves_the_old_file_and_nothing_else(at):
     assert os.listdir() == ["x.json"] and Path("x.json").read_text() == "old"
 
 
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": surroundings()}
-
-
 def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
-    process = subprocess.Popen([*COMMAND, "self"], stdin=subprocess.PIPE, **PIPES)
+    process = subprocess.Popen([*COMMAND, "self"], stdin=-1, stdout=-1, stderr=-1, env=surroundings())
     process.stdin.write(b"the cat ")
     process.stdin.flush()
     wait_for(lambda: not unread(process.stdin))  # it has read that, and waits for more
