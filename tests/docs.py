@@ -9,6 +9,7 @@ the recorded lecture (tests/lecture.py).
 import ast
 import difflib
 import importlib.util
+import itertools
 import re
 import shlex
 import shutil
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 HELP_WIDTH, WIDTH = 100, 80
 
+CODES = {name: value for name, value in vars(errors).items() if type(value) is int and name != "LONGEST"}
 # What each exit code means; a code that errors.py adds must be added here.
 MEANINGS = {
     "FINE": "Fine, also when the reader of a pipe left early.",
@@ -138,14 +140,19 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+def table(about: str, *rows: Sequence[object]) -> str:
+    """Return a part of a page: what it is about, and a table, its heading first."""
+    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join([about, lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
+
+
 def shown_by_default() -> str:
     """Return the table of what commands show when nothing is asked."""
-    rows = ["| command | projection | head | mask | next words | why |", "|---|---|---|---|---|---|"]
-    rows += [
-        f"| `attn {name}` | {one.projection} | {one.head} | {one.mask} | {one.next or '–'} | {one.why} |"
+    rows = [
+        (f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why)
         for name, one in DEFAULTS.items()
     ]
-    return SHOWN_BY_DEFAULT + "\n" + "\n".join(rows) + "\n"
+    return table(SHOWN_BY_DEFAULT, ("command", "projection", "head", "mask", "next words", "why"), *rows)
 
 
 def _named(words: tuple[str, ...]) -> str:
@@ -175,25 +182,20 @@ def variables(known: dict[tuple[str, ...], Any]) -> str:
         return sum(set(by) >= set(group) for by in groups), len(group)
 
     usual = max(groups, key=reach)  # the others' readers are named beside them
-    rows = ["| variable | option |", "|---|---|"]
+    rows = []
     for name, by in readers.items():
         extra = f", also of {', '.join(sorted(set(by) - set(usual)))}" if set(by) > set(usual) else ""
-        rows.append(f"| `{name}` | {options[name]}{extra} |")
-    return VARIABLES.format(readers=_listed(usual)) + "\n" + "\n".join(rows) + "\n"
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+        rows.append((f"`{name}`", f"{options[name]}{extra}"))
+    listed = f"{', '.join(usual[:-1])} and {usual[-1]}"
+    return table(VARIABLES.format(readers=listed), ("variable", "option"), *rows)
 
 
 def exit_codes() -> str:
     """Return the table of exit codes."""
-    codes = {name: value for name, value in vars(errors).items() if type(value) is int}
-    if set(codes) != set(MEANINGS):
-        raise DocsError(f"Explain in MEANINGS: {', '.join(set(codes) ^ set(MEANINGS))}.")
-    rows = ["| code | means |", "|---|---|"]
-    rows += [f"| {value} | {MEANINGS[name]} |" for name, value in sorted(codes.items(), key=lambda c: c[1])]
-    return EXIT_CODES + "\n" + "\n".join(rows) + "\n"
+    if set(CODES) != set(MEANINGS):
+        raise DocsError(f"Explain in MEANINGS: {', '.join(set(CODES) ^ set(MEANINGS))}.")
+    rows = [(value, MEANINGS[name]) for name, value in sorted(CODES.items(), key=lambda c: c[1])]
+    return table(EXIT_CODES, ("code", "means"), *rows)
 
 
 # Blocks within a page
@@ -254,24 +256,19 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
     An output that differs only beyond the ninth digit of a number is kept as it stands: processors differ. So
     is the output of a command that needs jq, or Matplotlib, where there is none.
     """
-    new: list[str] = []
-    n = 0
-    while n < len(body):
-        new.append(body[n])
-        n += 1
-        if not new[-1].startswith("$ "):
-            continue
-        command = [new[-1].removeprefix("$ ")]
-        while n < len(body) and body[n].startswith("> "):
-            new.append(body[n])
-            command.append(body[n].removeprefix("> "))
-            n += 1
-        stop = next((m for m in range(n, len(body)) if body[m].startswith("$ ")), len(body))
-        old, n = body[n:stop], stop
-        if no_jq("\n".join(command)) or no_matplotlib("\n".join(command)):
+    starts = [n for n, line in enumerate(body) if line.startswith("$ ")]
+    new = body[: starts[0] if starts else None]
+    for start, stop in zip(starts, [*starts[1:], len(body)], strict=True):
+        typed = [
+            body[start],
+            *itertools.takewhile(lambda line: line.startswith("> "), body[start + 1 : stop]),
+        ]
+        new += typed
+        old, command = body[start + len(typed) : stop], "\n".join(line[2:] for line in typed)
+        if no_jq(command) or no_matplotlib(command):
             new += old
             continue
-        shown = run("\n".join(command), folder)
+        shown = run(command, folder)
         if limit is not None and len(shown) > limit:
             shown = [*shown[:limit], "..."]
         new += old if settled(old) == settled(shown) else shown
@@ -283,9 +280,9 @@ def run(command: str, folder: Path) -> list[str]:
     python = shlex.quote(sys.executable)
     script = f'python() {{ {python} "$@"; }}; attn() {{ python -m attn_cli "$@"; }}; set -o pipefail\n'
     plain = {"COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8", "TERM": "dumb", "HOME": str(folder)}
-    plain |= {"XDG_CACHE_HOME": f"{folder}/.cache", "XDG_DATA_HOME": f"{folder}/.data"}
-    plain |= {"XDG_CONFIG_HOME": f"{folder}/.config"}
-    plain |= {"GENSIM_DATA_DIR": f"{folder}/.gensim-data"}
+    folders = {"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".data", "XDG_CONFIG_HOME": ".config"}
+    for name, own in (folders | {"GENSIM_DATA_DIR": ".gensim-data"}).items():
+        plain[name] = f"{folder}/{own}"
     done = subprocess.run(
         ["bash", "-c", script + command],
         stdin=subprocess.DEVNULL,
@@ -439,27 +436,23 @@ def main(args: list[str]) -> int:
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
         return 2
-    left = 0
+    said: list[str] = []
+    broken: list[str] = []
     for name in chosen:
         try:
-            change = stale(known[name], write)
+            if change := stale(known[name], write):
+                said.append(
+                    f"{change}\n{name} {'was written anew' if write else 'is out of date: run it with --write'}."
+                )
         except DocsError as error:
-            print(error)
-            left = 1
-            continue
-        if change:
-            print(change)
-            print(f"{name} {'was written anew' if write else 'is out of date: run it with --write'}.")
-            left = left or int(not write)
+            broken.append(str(error))
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):
             print(f"{name}: jq is not installed, so its commands were not run.")
-    for line in () if set(args) - {"--write"} else written_whole(write):
-        print(line)
-        left = left or int(not write)
-    broken = [line for page in linked_pages() for line in broken_links(page)]
-    for line in broken:
-        print(line)
-    return 1 if left or broken else 0
+    if not set(args) - {"--write"}:
+        said += written_whole(write)
+    broken += [line for page in linked_pages() for line in broken_links(page)]
+    print(*said, *broken, sep="\n", end="\n" * bool(said or broken))
+    return 1 if broken or (said and not write) else 0
 
 
 if __name__ == "__main__":

@@ -21,12 +21,14 @@ FOLDER = Path(__file__).parent.parent / "docs" / "lecture"
 SCRIPT, CAST, PICTURE = FOLDER / "script.txt", FOLDER / "lecture.cast", FOLDER / "lecture.svg"
 COLUMNS, ROWS = 80, 24
 PROMPT, CLEAR = "\x1b[1;32m$\x1b[0m ", "\x1b[0m\x1b[2J\x1b[H"
+
+
 KEYS = {"space": " "}
 LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, and seconds
-QUIET, LONGEST = (
-    0.6,
-    30.0,
-)  # seconds without output after which a screen that waits for a key is complete; for an answer
+# Seconds without output after which a screen that waits for a key is complete; seconds for an answer.
+QUIET, LONGEST = 0.6, 30.0
+
+
 Event = tuple[float, str]
 
 CELL, LINE, EDGE = 8.4, 18, 14  # of the picture, in its units
@@ -65,8 +67,9 @@ def record() -> list[Event]:
     for at, (what, rest) in enumerate(lines):
         if what == "look":
             now += float(rest)
-        elif what == "key":
-            events.append((now, pressed(child, KEYS.get(rest, rest))))
+        elif what == "key" and child:
+            child.send(KEYS.get(rest, rest))
+            events.append((now, shown(child, QUIET)))
         elif what == "$":
             events.append((now, CLEAR + PROMPT))
             for n in range(0, len(rest), LETTERS):
@@ -83,19 +86,10 @@ def started(command: str) -> Any:
     """Start a command of attn on a terminal."""
     import pexpect
 
-    _, *args = shlex.split(command)
-    env = surroundings(
-        {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLORFGBG": "15;0", "PAGER": "cat"}
-    )
-    return pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], *args], env=env, dimensions=(ROWS, COLUMNS), encoding="utf-8", timeout=30
-    )
-
-
-def pressed(child: Any, key: str) -> str:
-    """Press a key, and return what comes of it."""
-    child.send(key)
-    return shown(child, QUIET)
+    env = surroundings({"COLORTERM": "truecolor", "COLORFGBG": "15;0", "PAGER": "cat"})
+    args = [*COMMAND[1:], *shlex.split(command)[1:]]
+    size = (ROWS, COLUMNS)
+    return pexpect.spawn(COMMAND[0], args, env=env, dimensions=size, encoding="utf-8", timeout=30)
 
 
 def shown(child: Any, quiet: float) -> str:
@@ -113,14 +107,8 @@ def shown(child: Any, quiet: float) -> str:
 
 def written(events: list[Event]) -> str:
     """Return events as a cast of asciinema, version 2."""
-    head = {
-        "version": 2,
-        "width": COLUMNS,
-        "height": ROWS,
-        "title": "attn: a lecture",
-        "env": {"TERM": "xterm-256color"},
-    }
-    lines = [head, *([at, "o", data] for at, data in events)]
+    head = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "attn: a lecture"}
+    lines = [head | {"env": {"TERM": "xterm-256color"}}, *([at, "o", data] for at, data in events)]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
@@ -146,27 +134,23 @@ def screens(events: list[Event]) -> Iterator[tuple[float, list[tuple[Run, ...]]]
 
 def runs(row: Any) -> Iterator[Run]:
     """Yield the runs of a row; blanks on the terminal's own paper are none."""
-    looks = [(look(row[n]), n) for n in range(COLUMNS)]
-    for one, group in groupby(looks, lambda found: found[0]):
-        columns = [n for _, n in group]
+
+    def look(n: int) -> tuple[str, str, bool]:
+        ink, paper = (
+            f"#{name}"
+            if re.fullmatch("[0-9a-f]{6}", name)
+            else COLOURS.get(name.removeprefix("bright"), default)
+            for name, default in ((row[n].fg, INK), (row[n].bg, PAPER))
+        )
+        return (paper, ink, row[n].bold) if row[n].reverse else (ink, paper, row[n].bold)
+
+    for one, group in groupby(range(COLUMNS), look):
+        columns = [*group]
         text = "".join(row[n].data for n in columns)
         if one[1] == PAPER:
             columns, text = columns[len(text) - len(text.lstrip()) :], text.strip()
         if text:
             yield Run(columns[0], text, one)
-
-
-def look(cell: Any) -> tuple[str, str, bool]:
-    """Return the ink and the paper of a cell, and whether it is bold."""
-    ink, paper = colour(cell.fg, INK), colour(cell.bg, PAPER)
-    return (paper, ink, cell.bold) if cell.reverse else (ink, paper, cell.bold)
-
-
-def colour(name: str, default: str) -> str:
-    """Return a terminal's colour as an SVG has it."""
-    if re.fullmatch("[0-9a-f]{6}", name):
-        return f"#{name}"
-    return COLOURS.get(name.removeprefix("bright"), default)
 
 
 # The picture
@@ -234,11 +218,7 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
     style = f"fill:{ink}{';font-weight:bold' * bold}"
     name = looks.setdefault(style, f"c{len(looks)}")
     x, y, width = EDGE + run.column * CELL, EDGE + row * LINE, len(run.text) * CELL
-    below = (
-        f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{LINE}" fill="{paper}"/>'
-        if paper != PAPER
-        else ""
-    )
+    below = f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{LINE}" fill="{paper}"/>' * (paper != PAPER)
     if not run.text.strip():
         return below
     return f'{below}<text class="{name}" x="{x:g}" y="{y + 13}" textLength="{width:g}">{escape(run.text, False)}</text>'
@@ -247,13 +227,14 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
 # Up to date?
 
 
-def texts(cast: str) -> list[tuple[float, list[str]]]:
-    """Return what can be read on each screen, and when; colours differ a little between processors."""
-    return [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in screens(events_of(cast))]
-
-
 def stale(write: bool) -> Iterator[str]:
     """Yield a line where the recording is not that of today; with `write`, record it anew."""
+
+    def texts(cast: str) -> list[tuple[float, list[str]]]:  # colours differ a little between processors
+        return [
+            (at, ["".join(run.text for run in row) for row in rows]) for at, rows in screens(events_of(cast))
+        ]
+
     old = CAST.read_text(encoding="utf-8") if CAST.exists() else ""
     new = written(record())
     cast = old if old and texts(old) == texts(new) else new

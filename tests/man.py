@@ -44,12 +44,9 @@ def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]
     examples = [text.partition(": ")[2].strip() for text in rest if text.startswith(helps.EXAMPLES)]
     told = [text for text in rest if not text.startswith(helps.EXAMPLES)]
     usage = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(ctx))
-    date = re.search(
-        rf"^## {re.escape(attn_cli.__version__)} \((\d[\d-]+)\)$", CHANGES.read_text(encoding="utf-8"), re.M
-    )
-    lines = [
-        f'.TH {code(name.upper())} 1 "{date[1] if date else ""}" "attn {attn_cli.__version__}" "attn manual"'
-    ]
+    version, changes = attn_cli.__version__, CHANGES.read_text(encoding="utf-8")
+    date = re.search(rf"^## {re.escape(version)} \((\d[\d-]+)\)$", changes, re.M)
+    lines = [f'.TH {code(name.upper())} 1 "{date[1] if date else ""}" "attn {version}" "attn manual"']
     lines += [".nh", ".ad l", ".SH NAME", rf"{code(name)} \- {code(about.rstrip('.'))}"]
     lines += [".SH SYNOPSIS", rf"\fB{code(ctx.command_path)}\fR {code(usage)}"]
     lines += [".SH DESCRIPTION", *paragraphs([about, *told])]
@@ -98,17 +95,13 @@ def typed(text: str, name: str, heading: str) -> str:
     """Return what is typed: options and commands in bold, what they take in italics."""
     if heading == "Commands":
         return rf"\fB{code(name)}\-{code(text)}\fR(1)"
-    return re.sub(r"(?<!\S)(-*)([\w\[<][^\s,]*)", lambda one: font(one[1] + one[2], bold=bool(one[1])), text)
-
-
-def font(text: str, bold: bool) -> str:
-    """Return text in bold or in italics."""
-    return rf"\f{'B' if bold else 'I'}{code(text)}\fR"
+    fonts = lambda one: rf"\f{'B' if one[1] else 'I'}{code(one[1] + one[2])}\fR"  # noqa: E731
+    return re.sub(r"(?<!\S)(-*)([\w\[<][^\s,]*)", fonts, text)
 
 
 def exit_status(words: tuple[str, ...]) -> Iterator[str]:
     """Yield what the exit codes mean: all of them on the page of attn."""
-    codes = sorted((value, name) for name, value in vars(docs.errors).items() if type(value) is int)
+    codes = sorted((value, name) for name, value in docs.CODES.items())
     for value, name in codes if not words else codes[:3]:
         yield from entry(rf"\fB{value}\fR", docs.MEANINGS[name])
     if words:
@@ -153,14 +146,11 @@ def stale(write: bool) -> Iterator[str]:
     """Yield a line for each page that is not as it should be; with `write`, make it so."""
     new = pages()
     old = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*")}
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) == new.get(name):
-            continue
-        if write:
-            FOLDER.mkdir(exist_ok=True)
-            (FOLDER / name).write_text(new[name], encoding="utf-8") if name in new else (
-                FOLDER / name
-            ).unlink()
+    for name in sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)):
+        if write and name in new:
+            (FOLDER / name).write_text(new[name], encoding="utf-8")
+        elif write:
+            (FOLDER / name).unlink()
         yield f"docs/man/{name} {'was written anew' if write else 'is out of date: run it with --write'}."
 
 

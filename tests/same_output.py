@@ -1,8 +1,9 @@
 """What two versions of attn print, write and exit with, side by side: for changes that must change nothing.
 
-`python tests/same_output.py OLD_ATTN NEW_ATTN` runs each command below under both, in fresh folders of one name
-with the same files in them, and tells what differs: exit code, standard output, standard error, files. Commands
-that differ in the same lines are told once. The exit code is 1 if anything differs. `--list` prints the commands.
+`python -m tests.same_output OLD_ATTN NEW_ATTN` runs the commands of the docs and each below under both, in fresh
+folders of one name with the same files in them, and tells what differs: exit code, standard output, standard error,
+files. Commands that differ in the same lines are told once. The exit code is 1 if anything differs. `--list` prints
+them.
 
 What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
 """
@@ -11,6 +12,7 @@ import argparse
 import itertools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,15 +28,17 @@ from typing import Any
 
 import numpy as np
 
+from tests import docs
+from tests.cli.tables import apart, told
+from tests.cli.test_exit_codes import BAD_VARIABLES, WRONG
+
 # A line is a command of bash, run once for each part of {a|b|c}; {NAME} has the parts of SETS. The parts of {~a|b}
 # are taken in turn and make no more commands: the first run has a, the second b, the third a again.
 COMMANDS = r"""
 # Help, completion, usage
 attn {PAGES} --help
-attn {BARE}
 COLUMNS=40 attn {|self|vectors train} -h
 on_terminal attn {|self|cross|vectors|batch}
-attn {slef|self --bogus|vectors neerest|learn scor|self x --topp 3|self x y|cross a b c|-f json self x} {~|-f json}
 attn {--show-completion|--install-completion} {bash|zsh|fish|tcsh}
 _ATTN_COMPLETE=complete_bash COMP_WORDS='attn {self --ma|self -f|vectors |example }' COMP_CWORD=2 attn
 attn {schema|config masked|config lookup -f json|config bogus}
@@ -51,11 +55,11 @@ attn {~self|masked} "$CAT" --tidy -f {csv|tsv|json}
 attn {~self "$CAT"|explain "$SHE"|example coffee} -o x.{txt|json|jsonl|csv|tsv|md|tex|html|svg|npy|py|pdf}
 # Settings
 attn self "$CAT" --score {scaled|dot|cosine} -t {1|0.3} --steps {~|-f json}
-attn {~self|cross "a b c"} "$CAT" -e random --mask {none|causal|causal-bottom-right|window:0|window:2|diagonal}
+attn {~self|cross "a b c"} "$CAT" -e random --mask {none|causal|causal-bottom-right|window:0|window:2}
 attn {masked|cross "a b c"} "v w x y z" --show mask --mask {causal-bottom-right|window:1}
 attn {self|explain} "a b c" -e random --mask mask.{txt|json|npy} {~--mask-true allowed|--mask-true blocked|}
-attn self "$FOX" --head {all|mean|subject|3|77|-1} {~|--steps -f json}
-attn self "$FOX" -p roles-deep {|--layer 0} --head {all|mean|0}
+attn self "$FOX" --head {all|mean|subject|3} {~|--steps -f json|-p roles-deep}
+attn self "$FOX" -p roles-deep --layer 0 --head {all|mean|0}
 attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
 attn lens "$CAT" {~|-q on|-f json --ids 5|-f csv|-f bars}
 attn patch "$CAT" "The cat sat on my mat" {~|-f json|-f csv --target table --against floor}
@@ -67,13 +71,11 @@ attn self "Don't e-mail: 3.14, naïve 😀!" --tokenizer {words|whitespace|chara
 attn {self|masked|explain} "$SHE" --pad {~1|2 --pad-side left}
 attn {self "$SHE" -e random --dim 2|explain "$SHE"|compute xw.json} --round {0|1} --positions {~sinusoidal|none}
 attn self "the cat saw the dog" -q {the|THE|2|9|zebra} {~|--top 2}
-attn self "$CAT" --top {~1|99} -f {table|bars|json|csv|latex}
-attn self "$CAT" --dtype float32 -f {table|json|npy|code:numpy}
+attn self "$CAT" {--top 1|--top 99|--dtype float32} -f {table|bars|json|csv|latex|npy}
 attn explain "$SHE" --only {tokens|x,positions|w|queries,keys|values|scores|scaled|mask|softmax,output|bogus}
 attn explain "$SHE" {--from softmax|-q likes --from scores|--score dot --mask window:0|--score cosine --mask causal}
 attn {self|explain} "$SHE" --precision {0|3|17} -f {~table|bars|latex|csv|html}
 attn {self|explain|compare --vary score=scaled,dot|masked --show mask|self --head all} "$FOX" --width {20|200}
-attn {check no-scaling.json --expect exercise.json|lookup x a=1 b=2} --width {20|200}
 attn {self|masked|explain|cross "$FOX"} "$CAT zzxq" {-t 0.5|--top 2|-q the --pad 1|--oov random} {MIX}
 attn {self "$CAT"|masked "$CAT"|explain "$CAT"|example a2} {--heads 2 -p identity|--round 1 --score dot} {MIX}
 # Colours, terminals, variables, files of settings
@@ -83,11 +85,9 @@ attn self "$FOX" --color always --palette {viridis|cividis|blues|greys} -f {tabl
 {NO_COLOR=1|FORCE_COLOR=1|CLICOLOR_FORCE=1} attn explain "$SHE"
 {COLORFGBG='0;15'|NO_COLOR=1|TERM=dumb|COLUMNS=50} on_terminal attn {~self|explain} "$SHE"
 PYTHONIOENCODING={ascii|latin-1} attn {self|explain} "naïve 😀 café" -e random
-ATTN_{GOOD} attn {~self|cross "$SHE"} "the cat"
-ATTN_{WRONG} attn self "the cat" {~|-f json}
+ATTN_{VARIABLES} attn {~self|self -f json} "the cat"
 ATTN_FORMAT=json ATTN_SEED=-1 ATTN_TEMPRATURE=1 attn {self x|vectors info|config}
 printf '{TOML}' > attn.toml; attn {~self "a b" -e random|config self}
-printf 'temperature = 2\n[self]\nformat = "json"\n' > attn.toml; attn {self|masked|self -f table} {~"a b"|""} -e random
 mkdir -p ~/.config/attn; echo '{score = "dot"|bogus = 1}' > ~/.config/attn/config.toml; attn {self "$SHE"|config}
 # Texts: long, from a pipe, hostile
 attn {self|masked|explain} - {|-q 13} < long.txt
@@ -95,63 +95,43 @@ attn self - -f {bars|latex|html|svg|markdown|csv --top 1|json|npy|code:numpy} < 
 attn self - {--full -o x.npy|-o x.csv|--head all|--threads 1|--dtype float32|--mask window:3 --width 40} < long.txt
 attn {masked - --show mask|cross "$SHE" -|compare - --vary score=scaled,dot|self - -p roles-deep} < long.txt
 echo "$SHE" | attn {self|masked|explain -|explain --context -|cross "$CAT"|cross - "$CAT"|cross - -|lookup a=1 b=2}
-attn {masked the cat sat|self -- -tail|explain a --context b}
 printf {'caf\xe9 noir'|'\xff\xfet\x00h\x00'|'nul \x00 x'} | attn {self|batch}
 attn self {""|"... !"|"a"|"the the"|"$(printf %0200d 0)"} -e random {~|-f json}
 attn self --tokenizer whitespace -e random --color always -f {FORMATS} < hostile.txt
 attn {explain|masked --show mask|self --oov zero} --tokenizer {~whitespace|characters} --top 9 < hostile.txt
 attn {self a -q|self a --head|self a -e|self a -o|self|example|vectors nearest|lookup x} $'x\x1b]0;t\x07\u202ey<b>'
 # Other commands
-attn example {|day1|coffee|coffee-notebook|manchester|a2|dictionary|tea} {~|-f json|}
-attn example {coffee --heads 2 --head all|a2 -p random --seed 7|coffee -q she --steps}
+attn example {coffee-notebook|manchester|dictionary|coffee --heads 2 --head all|a2 -p random --seed 7} {~|-f json|}
 attn compute {wx.json|context.json|W_o.json|xw.npz|/} {~|--steps -f json|}
 printf 'tea,1,2\nis,0,1\nhot,3,1\n' | tee X.csv Q.csv K.csv V.csv; attn compute {X.csv|Q.csv K.csv V.csv|X.csv Q.csv}
 attn compute qkv.json {--mask causal|-q q0|--score dot|--heads 2|-p random|--pad 1}
 attn example coffee -f json --steps | attn {compute -|show -|show - -q she} {~|-f markdown|--mask causal}
 attn show {model.npz|model.json --join-pieces|model.json --hide-special --renormalize --head 1|model.json --batch 1}
-echo '[[1, 0, 0], [0.4, 0.6, 0], [0.5, 0.2, 0.3]]' | attn show - {--tokens "$SHE"|--tokens "a b"|--mask none|-f json}
-attn show {xw.json|none.json}
 attn compare "$SHE" --vary {VARIED} {~|-f json}
-attn compare "$CAT" --vary head=subject,object {--top 3|-q sat|--context "$SHE"}
-attn lookup {colour color=black shade=black|color color=black zzxq=1|speed --from car.json|x|x y} {~|-f json}
-attn lookup speed "top speed=250" "horse power=560" {--score cosine|-p random|--steps -f json|--oov skip}
+attn lookup {colour color=black shade=black|color color=black zzxq=1|x y} --score {cosine|dot} {~|-f json}
 echo '{ANSWERS}' > a.json; attn check a.json --expect exercise.json {~|--mask causal|-f json}
-attn check right.json no-scaling.json none.json --expect exercise.json {|-f json|-f jsonl|-f html}
-attn check right.json --expect {right.json|xw.json|/|exercise.json --tol 0.5}
-attn exercise {|--key|--seed 7 --dim 3 --words 4|--mask causal --key|--dim 9} -f {~markdown|latex|json}
-attn exercise --seed 7 -o sheet; attn check sheet/answer.json --expect sheet/inputs.json
+attn exercise {--key|--seed 7 --dim 3 --words 4|--mask causal --key} -f {~markdown|latex|json}
 printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
-attn batch {lines.txt|lines.txt -q she|lines.txt -f csv|none.txt} {~|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
 # Vectors and learning
 attn vectors {list|info|info my.txt|nearest coffee|nearest Colour --top 3|analogy man king woman|remove x} {~|-f json}
-attn vectors {nearest zzxq|nearest coffe|analogy man king zzxq|info my.kv|info none.txt|list -o x.json} {~-f json|}
 attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.{txt|kv|npz} {~|-f json}
 attn vectors export {~my.txt|--words 50} -o x.{txt|vec|bin|safetensors|csv}; attn vectors info x.{~txt|vec|bin}
-attn vectors export my.txt -o x.{bin|safetensors}; attn self "$SHE" -e x.{~bin|safetensors} --steps -f json
 attn vectors import my.{~txt|kv} --name {mine|word2vec|../x}; attn vectors list
 {gzip|xz} my.txt; attn vectors import my.txt.* --name my; attn self "$SHE" -e my; attn vectors {~info|remove} my
 attn vectors export -o big.txt --words 4000; touch -d 2020-01-01 big.txt; attn vectors nearest coffee -e big.txt
 ATTN_MIRROR={~http://127.0.0.1:9|nonsense} attn vectors download {|glove}
-attn vectors train {lines.txt -o x.safetensors --min-count 1 --dim 4|lines.txt -o x.pdf|. -o x.safetensors}
 without {gensim; attn vectors train lines.txt|torch; attn learn train t.conllu --layers 2} -o x.safetensors
-attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt|roles none.conllu|bogus t.conllu} {~|-f json}
-attn learn train t.conllu -o m.safetensors --epochs {2 --relations subject|0|1 --dev t.conllu|x}
+attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt} {~|-f json}
 attn learn train t.conllu -o m.safetensors --epochs 1; attn {self "$CAT" -p|learn score} ./m.safetensors {~|t.conllu}
-# Errors
-attn self "a b" {WRONG_OPTIONS} {~|-f json|}
+# Errors, beside those of tests/cli/test_exit_codes.py
 attn self "a b" {~-e|-p|--mask-true allowed --mask} {UNREADABLE} {~|-f json}
-printf '{|1 2\n1 0\n|1 0\n|1 0\n1\n}' > m.txt; attn self "a b" --mask m.txt --mask-true allowed
-echo '{[[1,|[[1, 0], [1]]|[[true, null], [1, 1]]|5}' > m.json; attn self "a b" --mask m.json --mask-true allowed
 printf '{|a 1 2\nb 3\n|a 1 x\n|3 2\na 1 2\n|a 1e200 1e200\n|a nan 1\n}' > v; attn {~self "a b" -e|vectors info} ./v
 printf '{\x93NUMPY\x01\x00x|PK\x03\x04x|\x80\x04\x95c|\0\0\0\0\0\0\0\x80#|%%PDF}' > x; attn {self a -e|compute|show} ./x
 echo '{PROJECTIONS}' > p.json; attn {~self "a b" -e random --dim 2 -p|compute} p.json {~|-f json --steps|}
-mkfifo pipe.txt; attn self "a b" {-e|-p} pipe.txt
 attn {~self x|explain x|example coffee} -o {none/x.json|/|/proc/x.csv}
-attn vectors {train lines.txt|export} -o {~none/x.safetensors|/}
 mkdir sheet; echo mine > sheet/key.md; attn exercise -o sheet {|--force|-f json}
 attn {self x|self x -f json|explain x|schema|--help|example|vectors info|batch lines.txt} {~> /dev/full|>&-}
-attn {self x|self x -f json|batch lines.txt} -o /dev/full
 attn {self|explain} {<&-|x 2>&-}
 """
 A, B, C = [[1, 2], [0, 1]], [[1, 0], [1, 1]], [[2, 1], [0, 1]]
@@ -162,20 +142,15 @@ SETS = {
     "PAGES": "|explain|self|masked|cross|lookup|compute|check|exercise|compare|show|example|vectors|vectors list"
     "|vectors info|vectors nearest|vectors analogy|vectors import|vectors remove|vectors export|vectors download"
     "|vectors train|learn|learn score|learn train|batch|bench|config|schema",
-    "BARE": "|explain|self|masked|cross|lookup|compute|check|compare|show|vectors|vectors nearest|vectors export|learn",
     "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
     "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
-    "GOOD": "SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|MASK=causal|HEAD=all|WIDTH=40|PALETTE=blues|TOP=1|STEPS=1|SEED=",
-    "WRONG": "SEED=-1|DIM=wide|EMBEDDING=bogus|PROJECTION=bogus|HEADS=7|HEAD=77|LAYER=first|SCORE=best|TEMPERATURE=nan"
-    "|MASK=diagonal|QUERY=zebra|TOP=0|FULL=perhaps|FORMAT=pdf|WIDTH=3",
+    "VARIABLES": "|".join(
+        ["SCORE=dot", "TEMPERATURE=0.5", "FORMAT=csv", "HEAD=all", "WIDTH=40", *apart(BAD_VARIABLES)]
+    ),
     "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
     r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',
     "VARIED": "t=1,0.25,4|mask=none,causal|seed=1,2|oov=zero,skip|p=roles,identity|tokenizer=words,characters"
     "|head=subject,object|pad=1,3|score=default,cosine|zz=1,2|score=dot|score=best,dot|top=1,2|head=all,mean",
-    "WRONG_OPTIONS": "-f pdf|--score best|--oov guess|--layout x|--color red|--top 0"
-    "|--dim 0 -e random|--heads 0|--heads 7|--head 11|-p roles --heads 2|--layer 1|-p identity --oov model|-p role"
-    "|-e bogus|-e ''|-e random -p roles|-t 0|-t nan|-t 1e-320|--seed -1|--seed 1.5|--precision 18|--width 19"
-    "|--mask window:-1|--tidy|-o x|--pad -1|--dtype int8|--threads 0|--round 99|-q 2|-q -1|-f",
     "UNREADABLE": f"none.txt|./none|/|/dev/zero|https://example.org/v.txt|{'n' * 300}.txt",
     "ANSWERS": '{"weights": [[0.28, 0.36, 0.36], [0.36, 0.36, 0.28]]}|{"weights": [[0.4, 0.5, 0.6], [0.6, 0.5, 0.4]]}'
     '|{"weights": [[0.233, 0, 0], [0.384, 0.384, 0]]}|{"weights": [[0.3, 0.3, 0.4], [null, 0.3, 0.3]]}|{"answer": 42}'
@@ -222,10 +197,17 @@ Ran = dict[str, bytes]  # how a command ended: exit code, out, err, and each fil
 
 
 def commands() -> Iterator[str]:
-    """Yield every command."""
+    """Yield every command: of each page of the docs all in one, as they share a folder."""
+    for page in docs.pages():
+        lines = page.read_text(encoding="utf-8").splitlines()
+        blocks = [lines[one.start : one.stop] for one in docs.fences(lines) if one.language == "console"]
+        typed = [line[2:] for block in blocks for line in block if line.startswith(("$ ", "> "))]
+        yield "\n".join([f": {page.name}", *typed])
     for line in COMMANDS.splitlines():
         if line and not line.startswith("#"):
             yield from expanded(line)
+    for words, _ in told(WRONG):
+        yield shlex.join(["attn", *words])
 
 
 def expanded(line: str) -> Iterator[str]:
@@ -264,7 +246,7 @@ def run(command: str, attn: Path, place: Path, files: Path) -> Ran:
     (place / "attn").symlink_to(attn)
     env = {"PATH": f"{place}:/usr/bin:/bin", "HOME": str(work), "TMPDIR": str(place), "LC_ALL": "C.UTF-8"}
     env |= {"TERM": "xterm-256color", "COLUMNS": "80", "PYTHONHASHSEED": "0", "PYTHON": sys.executable}
-    script = ["timeout", "120", "bash", "-c", BEFORE + command]
+    script = ["timeout", "600", "bash", "-c", BEFORE + command]
     done = subprocess.run(script, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True)
     ran = {"exit code": b"%d" % done.returncode, "out": done.stdout, "err": VARYING.sub(b"", done.stderr)}
     before, after = contents(files), contents(work)
@@ -278,7 +260,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def told(ran: Ran) -> list[str]:
+def in_lines(ran: Ran) -> list[str]:
     """Return how a command ended, line by line; long lines in pieces, so that a difference stays short."""
     lines = ((name, line) for name in ran for line in ran[name].decode(errors="backslashreplace").split("\n"))
     split = ((name, PIECE.findall(line) if len(line) > 150 else [line]) for name, line in lines)
@@ -287,7 +269,7 @@ def told(ran: Ran) -> list[str]:
 
 def difference(old: Ran, new: Ran) -> tuple[str, ...]:
     """Return the lines that differ, as in a diff; of much, the beginning."""
-    a, b = told(old), told(new)
+    a, b = in_lines(old), in_lines(new)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
     lines = unified_diff(a[same : same + 500], b[same : same + 500], n=0, lineterm="")
     return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))

@@ -2,8 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
+
+from tests.shell import here
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 _VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
@@ -12,3 +15,12 @@ _VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 def complaints(record: object) -> list[str]:
     """Return what is wrong with a record."""
     return [error.message for error in _VALIDATOR.iter_errors(record)]
+
+
+def printed(*args: str) -> Any:
+    """Return the record that a command prints as JSON, with which nothing is wrong."""
+    ran = here(*args, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert complaints(found) == []
+    return found

@@ -5,12 +5,8 @@ import fcntl
 import io
 import json
 import os
-import pty
 import re
-import select
 import shlex
-import signal
-import struct
 import subprocess
 import sys
 import termios
@@ -196,21 +192,13 @@ def terminal(
     *args: str, columns: int = 80, rows: int = 24, env: Mapping[str, str | None] | None = None
 ) -> Ran:
     """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`; no pager."""
+    from tests.stage import Stage  # it draws screens with a library that a run of few tests need not have
+
     env = {"ATTN_PAGER": ""} | dict(env or {})
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    if any(map(_OF_PYTHON.fullmatch, env or {})):
+    if any(map(_OF_PYTHON.fullmatch, env)):
         raise ValueError("a terminal run takes no variable that Python reads when it starts")
-    run = preloaded.start(args, surroundings(env), os.getcwd(), (its, its, its), own_session=True)
-    os.close(its)
-    try:
-        shown = _screen(ours)
-        return Ran(run.wait(60), _text(shown).replace("\r\n", "\n"), "")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(run.pid, signal.SIGKILL)
-        run.close()
-        os.close(ours)
+    with Stage(*args, columns=columns, rows=rows, env=env) as stage:
+        return Ran(stage.code(), _text(stage.shown).replace("\r\n", "\n"), "")
 
 
 def wait_for(is_so: Callable[[], object], limit: float = 60) -> None:
@@ -236,22 +224,6 @@ def worked(pid: int | str) -> float:
 def plain(text: str) -> str:
     """Return text without colours."""
     return SGR.sub("", text)
-
-
-def _screen(ours: int, limit: float = 60) -> bytes:
-    shown = b""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if not select.select([ours], [], [], 0.5)[0]:
-            continue
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # the last process on the terminal has left
-            return shown
-        if not data:
-            return shown
-        shown += data
-    return shown
 
 
 def _text(data: bytes) -> str:

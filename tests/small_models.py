@@ -20,22 +20,14 @@ def table(words: str = "the cat dog sees big a", dim: int = 4, seed: int = 0) ->
 
 def typed(vectors: VectorTable) -> str:
     """Return a table as a file that somebody could have typed, every digit kept."""
-    lines = (
-        f"{word} {' '.join(map(repr, row.tolist()))}"
-        for word, row in zip(vectors.words(), vectors.matrix, strict=True)
-    )
-    return "\n".join(lines) + "\n"
+    rows = zip(vectors.words(), vectors.matrix.tolist(), strict=True)
+    return "".join(f"{word} {' '.join(map(repr, row))}\n" for word, row in rows)
 
 
 def attention(draw: np.random.Generator, layer: int, heads: int, d: int, d_k: int, reach: int) -> dict:
-    return {
-        f"{layer}.W_q": draw.standard_normal((heads, d, d_k)),
-        f"{layer}.W_k": draw.standard_normal((heads, d, d_k)),
-        f"{layer}.b_q": draw.standard_normal((heads, d_k)),
-        f"{layer}.b_k": draw.standard_normal((heads, d_k)),
-        f"{layer}.R": draw.standard_normal((heads, 2 * reach + 1, d_k)),
-        f"{layer}.b": draw.standard_normal((heads, 2 * reach + 1)),
-    }
+    shapes = {"W_q": (d, d_k), "W_k": (d, d_k), "b_q": (d_k,), "b_k": (d_k,)}
+    shapes |= {"R": (2 * reach + 1, d_k), "b": (2 * reach + 1,)}
+    return {f"{layer}.{name}": draw.standard_normal((heads, *shape)) for name, shape in shapes.items()}
 
 
 def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict:
@@ -47,31 +39,19 @@ def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict
     }
     if layers == 1:
         return made | attention(draw, 0, heads, dim, 2, 2)
-    width, wide, below = 6, 5, 2
-    made |= {"in.W": draw.standard_normal((dim, width)), "in.b": draw.standard_normal(width)}
-    for n in range(layers - 1):
+    width, wide, below, last = 6, 5, 2, layers - 1
+
+    def drawn(place: object, **shapes: object) -> dict:
+        return {f"{place}.{name}": draw.standard_normal(shape) for name, shape in shapes.items()}
+
+    made |= drawn("in", W=(dim, width), b=width)
+    for n in range(last):
         made |= attention(draw, n, below, width, 3, 2)
-        made |= {
-            f"{n}.W_v": draw.standard_normal((below, width, 4)),
-            f"{n}.b_v": draw.standard_normal((below, 4)),
-            f"{n}.W_o": draw.standard_normal((below * 4, width)),
-            f"{n}.b_o": draw.standard_normal(width),
-            f"{n}.W_1": draw.standard_normal((width, wide)),
-            f"{n}.b_1": draw.standard_normal(wide),
-            f"{n}.W_2": draw.standard_normal((wide, width)),
-            f"{n}.b_2": draw.standard_normal(width),
-        }
-        for k in (1, 2):
-            made |= {
-                f"{n}.gain_{k}": draw.standard_normal(width),
-                f"{n}.shift_{k}": draw.standard_normal(width),
-            }
-    made |= attention(draw, layers - 1, heads, width, 2, 2)
-    last = layers - 1
-    return made | {
-        f"{last}.W_v": draw.standard_normal((width, dim)),
-        f"{last}.b_v": draw.standard_normal(dim),
-    }
+        made |= drawn(n, W_v=(below, width, 4), b_v=(below, 4), W_o=(below * 4, width), b_o=width)
+        made |= drawn(n, W_1=(width, wide), b_1=wide, W_2=(wide, width), b_2=width)
+        made |= drawn(n, gain_1=width, shift_1=width, gain_2=width, shift_2=width)
+    made |= attention(draw, last, heads, width, 2, 2)
+    return made | drawn(last, W_v=(width, dim), b_v=dim)
 
 
 def write(

@@ -11,7 +11,6 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 import pyte
 
@@ -44,9 +43,7 @@ class Stage:
     def __enter__(self) -> "Stage":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.run.pid, signal.SIGKILL)
         with contextlib.suppress(ConnectionError):  # its code has been asked for
@@ -96,13 +93,12 @@ class Stage:
 
     def code(self) -> int:
         """Return the exit code, when attn has ended by itself, and all that it wrote is read."""
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end and not select.select([self.run.status], [], [], 0)[0]:
-            self.read(0.05)
-        code = self.run.wait(LIMIT)
-        while self.read(0):
-            pass
-        return code
+        ready: list[int] = [self.terminal]
+        while ready and ready != [self.run.status]:
+            ready = select.select([self.terminal, self.run.status], [], [], LIMIT)[0]
+            if self.terminal in ready:
+                self.read(0)
+        return self.run.wait(LIMIT)
 
     def modes(self) -> list[object]:
         """Return how the terminal is set now: echo, whole lines, and all else."""

@@ -84,7 +84,7 @@ def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(option
     ("options", "keys"),
     told(
         "=> query_tokens key_tokens weights summary | --top 2 => query_tokens key_tokens summary links"
-        " | --fields unknown,summary => unknown summary | --steps =>"
+        " | --fields unknown,summary => unknown summary | --steps => | --fields notes,summary.key -q 1 => summary notes"
     ),
 )
 def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, keys, at):
@@ -94,6 +94,9 @@ def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, k
     assert record == {key: whole[key] for key in record}
     got = here("batch", "lines.txt", "--fields", "wights")
     assert got.code == 2 and "weights" in str(error_of(got.err)["hint"])
+    got = here("batch", write(["the cat", "..."]), "--keep-going", "--fields", "weights")
+    first, second = map(json.loads, got.out.splitlines())
+    assert (got.code, list(first), second["error"]["line"]) == (65, ["schema", "kind", "weights"], 2)
 
 
 TWO = b"she likes\nthe cat\n"

@@ -36,47 +36,34 @@ def looks(case: str) -> tuple[list[str], dict[str, str | None], bool]:
     )
 
 
-@pytest.mark.parametrize(
-    "case",
-    apart(
-        """
-        no | always yes | never no | NO_COLOR=1 always yes | NO_COLOR=1 CLICOLOR_FORCE=1 FORCE_COLOR=1 no | NO_COLOR= no
-        NO_COLOR= FORCE_COLOR=1 yes | CLICOLOR_FORCE=1 yes | CLICOLOR_FORCE=0 no | CLICOLOR_FORCE=1 never no
-        FORCE_COLOR=1 yes | FORCE_COLOR=3 yes | FORCE_COLOR=0 no | FORCE_COLOR= no | CLICOLOR=1 no
-        FORCE_COLOR=1 CLICOLOR=0 TERM=dumb yes | CLICOLOR_FORCE=1 FORCE_COLOR=0 yes | TERM=dumb always yes
-        ATTN_COLOR=always yes | ATTN_COLOR=always NO_COLOR=1 yes | ATTN_COLOR=always never no
-        """
-    ),
-)
-def test_in_a_pipe_colour_comes_only_when_it_is_forced(case):
-    options, env, expected = looks(case)
-    assert colored(here("self", FOX, *options, env=env)) is expected
+IN_A_PIPE = """
+no | always yes | never no | NO_COLOR=1 always yes | NO_COLOR=1 CLICOLOR_FORCE=1 FORCE_COLOR=1 no | NO_COLOR= no
+NO_COLOR= FORCE_COLOR=1 yes | CLICOLOR_FORCE=1 yes | CLICOLOR_FORCE=0 no | CLICOLOR_FORCE=1 never no
+FORCE_COLOR=1 yes | FORCE_COLOR=3 yes | FORCE_COLOR=0 no | FORCE_COLOR= no | CLICOLOR=1 no
+FORCE_COLOR=1 CLICOLOR=0 TERM=dumb yes | CLICOLOR_FORCE=1 FORCE_COLOR=0 yes | TERM=dumb always yes
+ATTN_COLOR=always yes | ATTN_COLOR=always NO_COLOR=1 yes | ATTN_COLOR=always never no
+"""
+ON_A_TERMINAL = """
+yes | never no | NO_COLOR=1 no | NO_COLOR= yes | CLICOLOR=0 no | CLICOLOR=1 yes | FORCE_COLOR=0 no
+CLICOLOR_FORCE=0 yes | CLICOLOR=0 CLICOLOR_FORCE=1 yes | TERM=dumb no | TERM=dumb always yes | TERM=? yes
+"""
 
 
 @pytest.mark.parametrize(
-    "case",
-    apart(
-        """
-        yes | never no | NO_COLOR=1 no | NO_COLOR= yes | CLICOLOR=0 no | CLICOLOR=1 yes | FORCE_COLOR=0 no
-        CLICOLOR_FORCE=0 yes | CLICOLOR=0 CLICOLOR_FORCE=1 yes | TERM=dumb no | TERM=dumb always yes | TERM=? yes
-        """
-    ),
+    ("run", "case"),
+    [(run, case) for run, cases in ((here, IN_A_PIPE), (terminal, ON_A_TERMINAL)) for case in apart(cases)],
 )
-def test_on_a_terminal_colour_comes_unless_it_is_refused(case):
+def test_colour_comes_in_a_pipe_where_it_is_forced_and_on_a_terminal_unless_it_is_refused(run, case):
     options, env, expected = looks(case)
-    assert colored(terminal("self", FOX, *options, env=env)) is expected
+    assert colored(run("self", FOX, *options, env=env)) is expected
 
 
-def test_a_file_gets_colour_only_by_the_flag(tmp_path):
+def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path):
     for name, flag, expected in (("a.txt", [], False), ("b.txt", ["--color", "always"], True)):
-        terminal("self", FOX, "-o", str(tmp_path / name), *flag)
+        ran = terminal("self", FOX, "-o", str(tmp_path / name), *flag)
+        assert " ".join(ran.out.split()).endswith(f"wrote {tmp_path / name}.")
         assert ("\x1b[" in (tmp_path / name).read_text()) is expected
-
-
-def test_on_a_terminal_a_file_that_was_written_is_named(tmp_path):
-    name = str(tmp_path / "a.svg")
-    assert " ".join(terminal("self", FOX, "-o", name).out.split()).endswith(f"wrote {name}.")
-    assert here("self", FOX, "-o", name).err == ""
+        assert here("self", FOX, "-o", str(tmp_path / name)).err == ""
 
 
 def test_machine_formats_and_help_are_never_coloured():
@@ -118,28 +105,14 @@ SCREENS = [
 
 
 @pytest.mark.parametrize("args", SCREENS, ids=" ".join)
-def test_colour_adds_only_colour(args):
+def test_colour_adds_only_colour_and_every_coloured_line_is_reset_before_it_ends(args):
     without = here(*args, "--color", "never").out
     assert "\x1b" not in without
     for term in ("xterm", "xterm-256color", "xterm-direct"):
         shown = here(*args, "--color", "always", env={"TERM": term}).out
         assert plain(shown) == without and shown != without
-
-
-def test_every_coloured_line_is_reset_before_it_ends():
-    for args in SCREENS[:6]:
-        for line in here(*args, "--color", "always").out.splitlines():
-            opened = [code[2:-1] for code in SGR.findall(line)]
-            assert not opened or opened[-1] == "0"
-
-
-def test_each_palette_has_colours_of_its_own():
-    shown = {
-        name: here("self", FOX, "--color", "always", "--palette", name, env={"TERM": "xterm-direct"}).out
-        for name in ("viridis", "cividis", "blues", "greys")
-    }
-    assert len({frozenset(codes(text)) for text in shown.values()}) == 4
-    assert len({plain(text) for text in shown.values()}) == 1
+        opened = [SGR.findall(line)[-1:] for line in shown.splitlines()]
+        assert all(last in ([], ["\x1b[0m"]) for last in opened)
 
 
 def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
@@ -158,16 +131,10 @@ def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
         assert high > low + 200, background
 
 
-def _contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
-    low, high = sorted((_luminance(one), _luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_and_from_black():
-    for is_difference in (False, True):
-        for rgb in ramp("either", is_difference):
-            assert min(_contrast(rgb, (255,) * 3), _contrast(rgb, (0,) * 3)) >= 3
-            assert _contrast(rgb, text_on(rgb)) >= 4.5
+    for rgb in (*ramp("either", False), *ramp("either", True)):
+        assert min(contrast(rgb, (255,) * 3), contrast(rgb, (0,) * 3)) >= 3
+        assert contrast(rgb, text_on(rgb)) >= 4.5
     env = {"COLORFGBG": "", "TERM": "xterm", "COLORTERM": "truecolor"}
     for args in (["self", FOX], ["self", FOX, "-f", "bars"], ["compare", FOX, "--vary", "temperature=1,2"]):
         found = set(re.findall(r"[34]8;2;(\d+);(\d+);(\d+)", here(*args, "--color", "always", env=env).out))
@@ -177,29 +144,32 @@ def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_an
     assert re.search(r"jumped +\x1b\[0m +\.001", text), "the least weights are on no colour"
 
 
-def test_a_palette_that_was_asked_for_beats_the_background():
-    asked = ["self", FOX, "--color", "always", "--palette", "viridis"]
-    assert here(*asked, env={"COLORFGBG": "0;15"}).out == here(*asked, env={"COLORFGBG": "15;0"}).out
-
-
-def _luminance(rgb: tuple[int, ...]) -> float:
+def luminance(rgb: tuple[int, ...]) -> float:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("palette", ["viridis", "cividis", "blues", "greys"])
-def test_every_number_stands_out_from_its_shade_and_shades_are_ordered_by_lightness(palette):
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_number_stands_out_from_its_shade_and_each_palette_has_shades_of_its_own_in_order_of_lightness():
     """Contrast of at least 4.5 to 1, and steadily rising or falling luminance (WCAG 2.2, 1.4.3)."""
-    shown = here(
-        "self", MUCH, "-e", "random", "--color", "always", "--palette", palette, env={"TERM": "xterm-direct"}
-    )
-    numbers = "\n".join(line for line in shown.out.splitlines() if "shades:" not in plain(line))
-    pairs = re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m", numbers)
-    assert len(set(pairs)) > 20
-    for pair in set(pairs):
-        text, back = (_luminance(tuple(map(int, rgb))) for rgb in (pair[:3], pair[3:]))
-        assert (max(text, back) + 0.05) / (min(text, back) + 0.05) >= 4.5
-    legend = next(line for line in shown.out.splitlines() if "shades:" in plain(line))
-    shades = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
-    light = [_luminance(tuple(map(int, rgb))) for rgb in shades]
-    assert light == sorted(light, reverse=palette in ("blues", "greys")) and len(set(light)) == 8
+    seen, texts = set(), set()
+    for palette in ("viridis", "cividis", "blues", "greys"):
+        asked = ("self", MUCH, "-e", "random", "--color", "always", "--palette", palette)
+        out = here(*asked, env={"TERM": "xterm-direct"}).out
+        (legend,) = (line for line in out.splitlines() if "shades:" in plain(line))
+        pairs = {*re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m", out.replace(legend, ""))}
+        assert len(pairs) > 20
+        for pair in pairs:
+            rgb = (*map(int, pair),)
+            assert contrast(rgb[:3], rgb[3:]) >= 4.5
+        light = [luminance((*map(int, rgb),)) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)]
+        assert light == sorted(light, reverse=palette in ("blues", "greys")) and len(set(light)) == 8
+        seen.add(frozenset(codes(out)))
+        texts.add(plain(out))
+        shown = [here(*asked, env={"COLORFGBG": background}).out for background in ("0;15", "15;0")]
+        assert shown[0] == shown[1], "a palette that was asked for beats the background"
+    assert (len(seen), len(texts)) == (4, 1)

@@ -15,12 +15,9 @@ W_Q, W_K, W_V = (DRAW.standard_normal(shape) for shape in ((3, 2), (3, 2), (3, 6
 B_Q, B_V = (DRAW.standard_normal(n) for n in (2, 6))
 
 
-def plain(value):
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
 def printed(at, record, *options):
-    (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in record.items()}
+    (at / "given.json").write_text(json.dumps(plain))
     return here("compute", "given.json", *options)
 
 
@@ -30,16 +27,6 @@ def run(at):
         ran = printed(at, record, *options, "-f", "json", "--steps")
         assert ran.code == 0, ran.err
         return json.loads(ran.out)
-
-    return compute
-
-
-@pytest.fixture
-def refused(at):
-    def compute(record, *options):
-        ran = printed(at, record, *options)
-        assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), ran
-        return ran.err
 
     return compute
 
@@ -83,15 +70,10 @@ def test_a_square_w_is_told_with_what_the_other_layout_would_give(run):
     assert "read as in-out (x W)" in note
     assert f"q{i} on q{j} would be {other['weights'][i][j]:.3f}, not {one['weights'][i][j]:.3f}" in note
     assert run(given | {"layout": "in-out"})["notes"] == []
-
-
-def test_a_symmetric_w_is_told_to_be_the_same_in_both_layouts(run):
-    W = DRAW.standard_normal((3, 3))
-    given = {"X": X, "W_q": W + W.T, "W_k": W + W.T, "W_v": np.eye(3)}
-    (note,) = run(given)["notes"]
-    assert "the weights would be the same, and the output too" in note
-    (note,) = run(given | {"W_v": W})["notes"]
-    assert "the weights would be the same, but the output would not" in note
+    same = {"X": X, "W_q": W[0] + W[0].T, "W_k": W[0] + W[0].T}
+    for W_v, output in ((np.eye(3), "and the output too"), (W[0], "but the output would not")):
+        (note,) = run(same | {"W_v": W_v})["notes"]
+        assert f"the weights would be the same, {output}" in note
 
 
 def test_what_is_piped_in_is_computed_with_as_a_file_is(at):
@@ -100,9 +82,10 @@ def test_what_is_piped_in_is_computed_with_as_a_file_is(at):
     for dash in (["-"], []):
         ran = attn("compute", *dash, "-f", "json", input=json.dumps(record))
         held(json.loads(ran.out)["weights"], weights, "weights")
-
-
-def test_a_matrix_given_twice_is_refused(at):
+    ran = here("compute")
+    assert ran.code == 65 and "not JSON" in ran.err  # nothing was piped in
+    ran = here("compute", "missing.json")
+    assert ran.code == 66 and "missing.json" in ran.err
     (at / "Q.csv").write_text("1,2\n")
     (at / "m.json").write_text('{"Q": [[1, 2]]}')
     ran = here("compute", "m.json", "Q.csv")
@@ -114,6 +97,8 @@ OF_X = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
 ONES = {"W_q": np.ones((5, 2)), "W_k": np.ones((5, 2))}
 STACK = DRAW.standard_normal((2, 3, 4))
 STACKS = {"X": X, "W_q": STACK, "W_k": STACK, "W_v": STACK}
+
+
 REFUSED = [  # a record, and what the message says, apart by ;
     ({"Q": X, "K": CONTEXT[:, :2], "V": CONTEXT}, "Q;(4, 3);K;(5, 2);columns"),
     ({"Q": X, "K": CONTEXT, "V": X}, "K;(5, 3);V;(4, 3);value"),
@@ -133,25 +118,15 @@ REFUSED = [  # a record, and what the message says, apart by ;
     ({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V}, "Did you mean W_q?"),
     (STACKS | {"W_v": DRAW.standard_normal((4, 3, 4))}, "W_q has shape (2, 3, 4) and W_v (4, 3, 4)"),
     (QKV | {"mask": "foo"}, "given.json: There is no mask 'foo'"),
+    (STACKS, "2 heads;--heads is 4"),
 ]
 
 
 @pytest.mark.parametrize(("record", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_does_not_fit_is_named_with_both_matrices(refused, record, said):
-    message = refused(record)
-    assert all(part in message for part in said.split(";")), message
-
-
-def test_heads_that_are_asked_for_must_be_those_of_the_stack(refused):
-    message = refused(STACKS, "--heads", "4")
-    assert "2 heads" in message and "--heads is 4" in message
-
-
-def test_no_file_and_nothing_piped_is_wrong_usage(monkeypatch):
-    ran = here("compute")
-    assert ran.code == 65 and "not JSON" in ran.err  # nothing was piped in
-    ran = here("compute", "missing.json")
-    assert ran.code == 66 and "missing.json" in ran.err
+def test_what_does_not_fit_is_named_with_both_matrices(at, record, said):
+    ran = printed(at, record, *(["--heads", "4"] if "--heads" in said else []))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), ran
+    assert all(part in ran.err for part in said.split(";")), ran.err
 
 
 def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
@@ -161,24 +136,18 @@ def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
 
 
 def test_rounding_comes_before_computing_and_is_said(run):
-    given = OF_X
-    record = run(given, "--round", "1")
-    short = {name: np.round(M, 1) for name, M in given.items()}
+    record = run(OF_X, "--round", "1")
+    short = {name: np.round(M, 1) for name, M in OF_X.items()}
     Q, K, V = (short["X"] @ short[W] for W in ("W_q", "W_k", "W_v"))
     weights, output = by_hand(Q, K, V, 1 / np.sqrt(2))
     held(record["weights"], weights, "weights")
     held(record["output"], output, "output")
     assert record["round"] == 1
     assert record["x_query"] == [[round(x, 1) + 0.0 for x in row] for row in X.tolist()]
-    ran = here("compute", "given.json", "--round", "1")
-    assert "inputs rounded to 1 digit, then computed" in ran.out
-
-
-def test_rounding_takes_in_biases_and_what_joins_the_heads(run):
-    draw = np.random.default_rng(7)
+    assert "inputs rounded to 1 digit, then computed" in here("compute", "given.json", "--round", "1").out
     shapes = {"X": (3, 4), "W_q": (4, 4), "W_k": (4, 4), "W_v": (4, 4), "W_o": (4, 5)}
     shapes |= {"b_q": (4,), "b_k": (4,), "b_v": (4,), "b_o": (5,)}
-    given = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
+    given = {name: DRAW.standard_normal(shape) for name, shape in shapes.items()}
     short = {name: np.round(M, 1) for name, M in given.items()}
     found, expected = run(given | {"heads": 2}, "--round", "1"), run(short | {"heads": 2})
     for name in ("weights", "output", "layer_output"):
@@ -198,11 +167,10 @@ def test_w_o_joins_the_heads_of_given_queries_keys_and_values(run):
     record = run({"Q": Q, "K": K, "V": V, "W_o": W_o, "heads": 2}, "--head", "all")
     joined = np.concatenate([head["output"] for head in record["heads"]], axis=1) @ W_o
     held(record["layer_output"], joined, "layer output")
-
-
-def test_what_stands_beside_q_k_and_v_and_changes_nothing_is_noted(run):
     record = run({"Q": X, "K": X, "V": X, "W_q": W_Q, "b_o": B_Q})
     assert record["notes"] == ["Ignored in given.json: W_q, b_o."]
+    record = run({"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1], [2]], "position_scores": [[0.5, 0.1]]})
+    assert record["diagnostics"][0]["temperature_95"] is None
 
 
 def test_a_context_is_no_text_looking_at_itself(run):
@@ -231,11 +199,6 @@ def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(
     (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
     for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):
         assert here("check", "a.json", "--expect", "given.json", env=env).code == 0
-
-
-def test_given_position_scores_leave_no_temperature_to_tell(run):
-    record = run({"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1], [2]], "position_scores": [[0.5, 0.1]]})
-    assert record["diagnostics"][0]["temperature_95"] is None
 
 
 def test_a_token_that_no_encoding_takes_stays_as_it_is_given(tmp_path):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved, small_bert, small_gpt2
-from tests.schema import complaints
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.schema import printed
 from tests.shell import here, plain
 
 TEXT = "The cat sat on the"
@@ -17,10 +17,7 @@ TABLE, DOG = ("--target", "table"), ("--against", "dog")
 
 
 def told(*args):
-    ran = here("effect", *args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert complaints(found) == []
+    found = printed("effect", *args)
     parts = [one["value"] for one in found["parts"]]
     assert found["sum"] == pytest.approx(sum(parts))
     if found["softcap"] is None:
@@ -60,22 +57,20 @@ def test_a_model_without_a_head_is_the_model_whose_w_o_has_nothing_for_it(letter
     assert [(one["layer"], one["head"]) for one in found["knock_outs"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     if not more:
         T = gpt2(places=20)
-        T["h.0.attn.c_proj.weight"] = T["h.0.attn.c_proj.weight"].copy()
-        T["h.0.attn.c_proj.weight"][4:] = 0  # of head 1
+        W = T["h.0.attn.c_proj.weight"]
+        T["h.0.attn.c_proj.weight"] = np.concatenate([W[:4], np.zeros_like(W[4:])])  # nothing for head 1
         without = told("ab ab", "-m", small_gpt2(tmp_path / "without", T), "--target", "b")
-        assert found["knock_outs"][1]["logit"] == pytest.approx(without["logit"], rel=1e-4)
-        assert found["knock_outs"][1]["probability"] == pytest.approx(without["probability"], rel=1e-4)
+        for name in ("logit", "probability"):
+            assert found["knock_outs"][1][name] == pytest.approx(without[name], rel=1e-4)
     assert {one["logit"] for one in found["knock_outs"]}.isdisjoint({found["logit"]})
 
 
 def test_a_head_that_copies_and_one_that_gives_nothing_are_told_apart(tmp_path):
     """Both attend alike; head 0 writes each word's own vector into the stream, head 1 nothing."""
-    T = gpt2(places=20)
+    T = {name: M.copy() for name, M in gpt2(places=20).items()}
     for n in (0, 1):
-        T[f"h.{n}.mlp.c_proj.weight"] = np.zeros_like(T[f"h.{n}.mlp.c_proj.weight"])
-        W = T[f"h.{n}.attn.c_proj.weight"].copy()
-        W[4:] = 0
-        T[f"h.{n}.attn.c_proj.weight"] = W
+        T[f"h.{n}.mlp.c_proj.weight"][:] = 0
+        T[f"h.{n}.attn.c_proj.weight"][4:] = 0
     found = told("ab ab", "-m", small_gpt2(tmp_path / "copies", T), "--measure", "knock-out")
     heads = {(one["layer"], one["head"]): one["value"] for one in found["parts"] if one["part"] == "head"}
     left = {(one["layer"], one["head"]): one["logit"] - found["logit"] for one in found["knock_outs"]}
@@ -86,15 +81,23 @@ def test_a_head_that_copies_and_one_that_gives_nothing_are_told_apart(tmp_path):
 
 def test_the_word_is_the_likeliest_that_has_a_vector_as_in_every_other_view():
     found = told("the")  # [unknown], all other words as one, is likelier than any
-    first, second, *_ = json.loads(here("lens", "the", "-f", "json").out)["layers"][-1]["positions"][0][
-        "words"
-    ]
+    last = json.loads(here("lens", "the", "-f", "json").out)["layers"][-1]["positions"][0]
+    first, second, *_ = last["words"]
     assert (found["target"]["id"], found["rank"]) == (first["id"], 1)
     assert told("the", "--target", "[unknown]")["probability"] > found["probability"]
     assert "rank 2 among its words" in plain(here("effect", "the", "--target", second["word"]).out)
 
 
-def test_what_follows_a_head_is_said_to_miss_it_or_make_up_for_it_only_where_that_is_so():
+def test_a_table_has_every_part_and_a_screen_what_a_head_adds_and_what_is_lost_without_it():
+    ran = here("effect", TEXT, "--measure", "knock-out", "-f", "csv")
+    table = list(csv.DictReader(ran.out.splitlines()))
+    found = told(TEXT, "--measure", "knock-out")
+    assert [float(row["value"]) for row in table] == pytest.approx([one["value"] for one in found["parts"]])
+    left = [float(row["logit_without"]) for row in table if row["logit_without"]]
+    assert left == pytest.approx([one["logit"] for one in found["knock_outs"]], rel=1e-5)
+    screen = plain(here("effect", TEXT, "--measure", "knock-out", "--width", "80").out)
+    assert 'What says "table", after "the"' in screen and "model's own" in screen
+    assert max(map(len, screen.splitlines())) <= 80
     screen = plain(here("effect", "in the village of", "--target", "[unknown]", "--measure", "knock-out").out)
     adds, lost = re.search(r"adds (\S)\S+; without it (\S)\S+ is lost\.$", screen.strip()).groups()
     assert adds != lost
@@ -111,22 +114,8 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
     assert here("effect", "the cat sat", "-m", model).code == 65
     assert told("the [MASK]", "-m", model, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
-    assert (
-        "qqz is not in the vocabulary of bert"
-        in here("effect", "the [MASK]", "-m", model, "--target", "qqz").err
-    )
-
-
-def test_a_table_has_every_part_and_a_screen_the_sum_beside_the_model_s_own():
-    ran = here("effect", TEXT, "--measure", "knock-out", "-f", "csv")
-    table = list(csv.DictReader(ran.out.splitlines()))
-    found = told(TEXT, "--measure", "knock-out")
-    assert [float(row["value"]) for row in table] == pytest.approx([one["value"] for one in found["parts"]])
-    left = [float(row["logit_without"]) for row in table if row["logit_without"]]
-    assert left == pytest.approx([one["logit"] for one in found["knock_outs"]], rel=1e-5)
-    screen = plain(here("effect", TEXT, "--measure", "knock-out", "--width", "80").out)
-    assert 'What says "table", after "the"' in screen and "model's own" in screen
-    assert max(map(len, screen.splitlines())) <= 80
+    said = here("effect", "the [MASK]", "-m", model, "--target", "qqz").err
+    assert "qqz is not in the vocabulary of bert" in said
 
 
 @pytest.mark.parametrize(
@@ -138,10 +127,7 @@ def test_a_table_has_every_part_and_a_screen_the_sum_beside_the_model_s_own():
     ],
 )
 def test_what_has_no_meaning_is_refused_in_a_line(args, code, said, letters, tmp_path):
-    if "BARE" in args:
-        T = {name: M for name, M in gpt2().items() if "lm_head" not in name}
-        saved(tmp_path / "bare", GPT2 | {"tie_word_embeddings": False}, T)
-        small_gpt2(tmp_path / "bare", T, tie_word_embeddings=False)
-    args = [{"LETTERS": letters, "BARE": str(tmp_path / "bare")}.get(one, one) for one in args]
-    ran = here("effect", *args)
+    T = {name: M for name, M in gpt2().items() if "lm_head" not in name}
+    made = {"LETTERS": letters, "BARE": small_gpt2(tmp_path / "bare", T, tie_word_embeddings=False)}
+    ran = here("effect", *(made.get(one, one) for one in args))
     assert (ran.code, ran.out) == (code, "") and said in plain(ran.err)

@@ -283,7 +283,7 @@ def test_a_computation_that_overflows_is_65_and_one_line(names, at):
     refused_as_json(here("self", "a b", "-e", "v.txt", "-p", "p.json", "-f", "json", "--steps"), 65)
 
 
-def _table(vectors: np.ndarray, words: bytes = b"a\nb", **about: object) -> bytes:
+def table_of(vectors: np.ndarray, words: bytes = b"a\nb", **about: object) -> bytes:
     size, end = vectors.nbytes, vectors.nbytes + len(words)
     header = {
         "__metadata__": {"format": "attn-vectors/1", **about},
@@ -295,13 +295,13 @@ def _table(vectors: np.ndarray, words: bytes = b"a\nb", **about: object) -> byte
 
 
 TABLES = {
-    "one-word-short": _table(np.eye(2), b"a"),
-    "no-rows": _table(np.zeros((0, 2)), b""),
-    "no-columns": _table(np.zeros((2, 0))),
-    "nan": _table(np.full((2, 2), np.nan)),
-    "length": _table(np.eye(2), length="long"),
-    "settings": _table(np.eye(2), settings="{bad"),
-    "settings-object": _table(np.eye(2), settings={"dim": 2}),
+    "one-word-short": table_of(np.eye(2), b"a"),
+    "no-rows": table_of(np.zeros((0, 2)), b""),
+    "no-columns": table_of(np.zeros((2, 0))),
+    "nan": table_of(np.full((2, 2), np.nan)),
+    "length": table_of(np.eye(2), length="long"),
+    "settings": table_of(np.eye(2), settings="{bad"),
+    "settings-object": table_of(np.eye(2), settings={"dim": 2}),
 }
 
 

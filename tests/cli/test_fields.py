@@ -10,10 +10,10 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.settings.output import nodes_of
 from tests.alike import assert_alike
+from tests.schema import SCHEMA
 from tests.shell import here
 from tests.thorough import like_cases
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 FITS = jsonschema_rs.validator_for(SCHEMA).is_valid
 FITS_COMPLETE = jsonschema_rs.validator_for({**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]}).is_valid
 TEXT = "she likes coffee"
@@ -46,20 +46,14 @@ def printed(*args):
 def test_every_key_can_be_had_alone_and_is_what_it_is_in_the_complete_record(which):
     whole = printed(*COMMANDS[which])
     assert FITS(whole) and FITS_COMPLETE(whole)
+    keys = [key for key in nodes_of(whole["kind"]) if key in whole]
+    assert list(whole) == keys
+    assert list(printed(*COMMANDS[which], "--fields", ",".join(reversed(keys[2:-1])))) == keys[:-1]
     for key in whole.keys() - {"schema", "kind"}:
         part = printed(*COMMANDS[which], "--fields", key)
         assert_alike(part, {"schema": "attn/1", "kind": whole["kind"], key: whole[key]})
         assert FITS(part), key
         assert not FITS_COMPLETE(part), key
-
-
-@pytest.mark.parametrize("which", COMMANDS)
-def test_the_keys_stand_in_the_order_of_the_schema_whatever_the_order_asked_for(which):
-    whole = printed(*COMMANDS[which])
-    keys = [key for key in nodes_of(whole["kind"]) if key in whole]
-    assert list(whole) == keys
-    backwards = ",".join(reversed(keys[2:-1]))
-    assert list(printed(*COMMANDS[which], "--fields", backwards)) == keys[:-1]
 
 
 DOTTED = {
@@ -97,43 +91,20 @@ def test_a_dot_chooses_keys_of_objects_and_of_the_objects_of_a_list(which):
     assert not FITS(part | {"summary": [{"weight": "much"}]})
 
 
-def test_a_step_of_heads_is_there_where_it_is_named():
-    args = ("self", TEXT, *RANDOM)
-    assert_alike(
-        printed(*args, "--fields", "heads.scores,heads.v"),
-        printed(*args, "--steps", "--fields", "heads.v,heads.scores"),
-    )
+def test_a_step_is_there_where_it_is_named_all_is_everything_and_what_does_not_apply_is_null(at):
+    args = COMMANDS["self"]
+    named = printed(*args, "--fields", "heads.scores,heads.v")
+    assert_alike(named, printed(*args, "--steps", "--fields", "heads.v,heads.scores"))
     assert printed(*args, "--fields", "heads,heads.name") == printed(*args, "--fields", "heads")
-
-
-def test_all_is_the_complete_record():
+    x_key = printed(*args, "--fields", "x_key")["x_key"]
+    assert x_key == printed(*args, "--steps")["x_key"] and x_key
     for fields in ("all", "weights,all", " all "):
-        assert_alike(printed(*COMMANDS["self"], "--fields", fields), printed(*COMMANDS["self"]))
-
-
-def test_a_matrix_of_a_step_is_there_where_it_is_named():
-    with_steps = printed(*COMMANDS["self"], "--steps")
-    part = printed(*COMMANDS["self"], "--fields", "x_key")
-    assert part["x_key"] == with_steps["x_key"] and part["x_key"]
-
-
-def test_a_key_that_does_not_apply_is_null():
+        assert_alike(printed(*args, "--fields", fields), printed(*args))
     assert printed("example", "coffee", "--fields", "acts,links")["acts"] is None
-    Path("ready.json").write_text(here("self", TEXT, *RANDOM, "-f", "json", "--fields", "weights").out)
-    shown = {"schema": "attn/1", "kind": "show", "x_query": None}
-    assert printed("show", "ready.json", "--fields", "x_query") == shown
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-def test_a_partial_record_of_weights_can_be_shown(tmp_path):
-    part = here("self", TEXT, *RANDOM, "-f", "json", "--fields", "query_tokens,key_tokens,weights").out
-    Path("part.json").write_text(part)
-    shown = printed("show", "part.json")
-    whole = printed("self", TEXT, *RANDOM)
+    Path("part.json").write_text(here(*args, "-f", "json", "--fields", "query_tokens,key_tokens,weights").out)
+    part = {"schema": "attn/1", "kind": "show", "x_query": None}
+    assert printed("show", "part.json", "--fields", "x_query") == part
+    shown, whole = printed("show", "part.json"), printed(*args)
     assert_alike([shown[key] for key in ("weights", "key_tokens")], [whole["weights"], whole["key_tokens"]])
 
 
@@ -159,7 +130,7 @@ def test_an_unknown_key_is_wrong_usage(fields, said):
     assert ran.err.count("\n") == 1 and said in json.loads(ran.err)["error"]["message"] + ran.err
 
 
-def test_a_variable_chooses_keys_and_leaves_what_has_no_such_keys_alone():
+def test_a_variable_or_a_file_chooses_keys_and_leaves_what_has_no_such_keys_alone(at):
     env = {"ATTN_FIELDS": "weights"}
     ran = here(*COMMANDS["self"], "-f", "json", env=env)
     assert list(json.loads(ran.out)) == ["schema", "kind", "weights"]
@@ -167,33 +138,12 @@ def test_a_variable_chooses_keys_and_leaves_what_has_no_such_keys_alone():
         assert here(*args, env=env) == here(*args)
     ran = here(*COMMANDS["self"], env={"ATTN_FIELDS": "wieghts"})
     assert (ran.code, ran.out) == (78, "") and ran.err.startswith("attn: ATTN_FIELDS: ")
-
-
-def test_a_file_chooses_keys_for_a_command():
     Path("attn.toml").write_text('[self]\nfields = "summary"\n')
     ran = here(*COMMANDS["self"], "-f", "json")
     assert list(json.loads(ran.out)) == ["schema", "kind", "summary"]
     assert "settings from attn.toml: fields" in ran.err
     assert here(*COMMANDS["self"]).out.startswith("Self-attention")
     assert len(json.loads(here(*COMMANDS["top"], "-f", "json").out)) > 30
-
-
-@pytest.mark.parametrize("more", [(), ("--kind", "masked"), ("-q", "cat")])
-def test_a_line_of_a_batch_is_what_the_command_prints_with_the_same_fields(more):
-    Path("lines.txt").write_text("the cat sat\na cat\n")
-    fields = ("--fields", "query_tokens,weights,notes,summary.key")
-    kind = "masked" if "masked" in more else "self"
-    rest = ("-p", "roles") if "masked" in more else more
-    each = [here(kind, text, *rest, *fields, "-f", "jsonl").out for text in ("the cat sat", "a cat")]
-    lines = here("batch", "lines.txt", *more, *fields).out.splitlines()
-    assert [*map(json.loads, lines)] == [*map(json.loads, each)]
-
-
-def test_a_bad_line_keeps_its_error_object():
-    Path("lines.txt").write_text("the cat sat\n...\n")
-    ran = here("batch", "lines.txt", "--keep-going", "--fields", "weights")
-    first, second = map(json.loads, ran.out.splitlines())
-    assert (ran.code, list(first), second["error"]["line"]) == (65, ["schema", "kind", "weights"], 2)
 
 
 def test_what_is_not_asked_for_is_not_made(monkeypatch):
@@ -204,17 +154,10 @@ def test_what_is_not_asked_for_is_not_made(monkeypatch):
     assert list(named.to_dict(keys={"heads": {"weights": None}})["heads"][1]) == ["weights"]
 
 
-@pytest.mark.parametrize("kind", ["trace", "lookup", "compare"])
-def test_a_partial_record_may_have_each_key_of_a_complete_one(kind):
-    definitions = SCHEMA["$defs"]
-    assert list(definitions[f"partial_{kind}"]["properties"]) == list(definitions[kind]["properties"])
-    assert set(definitions[f"{kind}_required"]["required"]) <= set(definitions[kind]["properties"])
-
-
-def test_what_a_dot_may_choose_is_what_there_is():
-    definitions = SCHEMA["$defs"]
-    cut = [name for name in definitions if name.startswith("cut_")]
-    assert "cut_head" in cut
-    for name in cut:
-        whole = definitions[name.removeprefix("cut_")]
-        assert list(definitions[name]["properties"]) == list(whole["properties"])
+def test_a_partial_record_may_have_each_key_of_a_complete_one_and_a_dot_chooses_what_there_is():
+    known = {name: list(one.get("properties", ())) for name, one in SCHEMA["$defs"].items()}
+    for kind in ("trace", "lookup", "compare"):
+        assert known[f"partial_{kind}"] == known[kind]
+        assert set(SCHEMA["$defs"][f"{kind}_required"]["required"]) <= set(known[kind])
+    cut = [name for name in known if name.startswith("cut_")]
+    assert "cut_head" in cut and all(known[name] == known[name.removeprefix("cut_")] for name in cut)

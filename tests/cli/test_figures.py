@@ -13,16 +13,15 @@ from tests.thorough import like_cases
 TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
 
-def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):
+def test_without_matplotlib_the_message_is_the_line_that_installs_it_and_all_else_is_shown(
+    at, monkeypatch, without
+):
     import attn_cli.render.formats.built_in as on_command_line
 
     monkeypatch.setattr(on_command_line, "find_spec", lambda name: None)
     ran = here(*TEXT, "-o", "x.png")
     assert (ran.code, ran.out) == (69, "") and "pip install 'attn-cli[figures]'" in ran.err
     assert list(at.iterdir()) == []
-
-
-def test_screens_and_data_load_no_matplotlib(at, without):
     without("matplotlib")
     for more in (["-f", "json"], ["-o", "x.svg"]):
         assert here(*TEXT, *more).code == 0
@@ -38,20 +37,28 @@ def figures(at):
 
 
 @needed
-def test_the_suffix_says_what_is_drawn():
+def test_the_suffix_says_what_is_drawn_and_a_preference_in_a_file_gives_way_where_there_is_no_figure():
     for name, start in (("x.png", b"\x89PNG"), ("X.PDF", b"%PDF"), ("x.svg", b"<svg")):
         assert here(*TEXT, "-o", name) == (0, "", "")
         assert Path(name).read_bytes().startswith(start)
     assert here(*TEXT, "--figure", "links", "-o", "y.svg") == (0, "", "")
     assert b"<!DOCTYPE svg" in Path("y.svg").read_bytes()
+    Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')
+    assert here(*TEXT).code == 0
+    assert here(*TEXT, "-o", "x.svg").code == 0
+    assert ">query</text>" in Path("x.svg").read_text() and "weight" in Path("x.svg").read_text()
 
 
 @needed
-def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
+def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_or_layers_that_differ_are_refused():
     assert here(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
     assert ">head 1</text>" in Path("x.svg").read_text()
     ran = here(*TEXT, "--figure", "heads", "--head", "1", "-o", "x.svg")
     assert ran.code == 2 and "Leave out --head." in ran.err
+    deep = ["self", "a b", "-p", "roles-deep", "--head", "all", "--figure", "heads", "-o", "x.svg"]
+    ran = attn(*deep, "--layer", "all")
+    assert ran.code == 2 and "8 and 12 heads: they do not fit" in ran.err
+    assert attn(*deep, "--layer", "0").code == 0
 
 
 @needed
@@ -60,22 +67,6 @@ def test_a_difference_runs_as_far_below_zero_as_above_it_and_to_one_with_full_sh
     apart = [ends for ends in re.findall(r">([+-][.0-9]+)</text>", here(*line).out) if float(ends)]
     assert apart[-2:] == ["-.145", "+.145"]
     assert re.findall(r">([+-]1[.0-9]*)</text>", here(*line, "--shades", "full").out) == ["-1.00", "+1.00"]
-
-
-@needed
-def test_layers_with_unequal_numbers_of_heads_are_not_one_figure():
-    deep = ["self", "a b", "-p", "roles-deep", "--head", "all", "--figure", "heads", "-o", "x.svg"]
-    ran = attn(*deep, "--layer", "all")
-    assert ran.code == 2 and "8 and 12 heads: they do not fit" in ran.err
-    assert attn(*deep, "--layer", "0").code == 0
-
-
-@needed
-def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
-    Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')
-    assert here(*TEXT).code == 0
-    assert here(*TEXT, "-o", "x.svg").code == 0
-    assert ">query</text>" in Path("x.svg").read_text() and "weight" in Path("x.svg").read_text()
 
 
 @needed
@@ -96,36 +87,32 @@ def test_every_command_of_attention_draws(args):
 
 
 @needed
-def test_layers_and_heads_of_a_file_are_drawn():
+def test_layers_and_heads_of_a_file_are_drawn_and_weights_have_every_figure_but_steps():
     np.save("w.npy", np.full((3, 2, 4, 4), 0.25))
-    ran = here("heads", "--weights", "w.npy", "--tokens", "a b c d", "--figure", "heads", "-o", "x.svg")
-    assert ran.code == 0
+    saved = ("w.npy", "--tokens", "a b c d", "-o", "x.svg", "--figure")
+    assert here("heads", "--weights", *saved, "heads").code == 0
     shown = Path("x.svg").read_text()
     assert all(f">layer {n}</text>" in shown for n in range(3)) and ">a</text>" in shown
-    assert here("heads", "--weights", "w.npy", "--figure", "bars", "-o", "x.svg").code == 2
-
-
-@needed
-def test_weights_from_elsewhere_have_every_figure_but_steps():
-    np.save("w.npy", np.full((2, 3, 3), 1 / 3))
+    assert here("heads", "--weights", *saved, "bars").code == 2
+    np.save("w.npy", np.full((2, 4, 4), 1 / 4))
     for kind in ("heatmap", "links", "bars", "heads"):
-        assert here("show", "w.npy", "--tokens", "a b c", "--figure", kind, "-o", "x.svg").code == 0
-    ran = here("show", "w.npy", "--tokens", "a b c", "--figure", "steps", "-o", "x.svg")
+        assert here("show", *saved, kind).code == 0
+    ran = here("show", *saved, "steps")
     assert ran.code == 2 and "--figure bars" in ran.err
 
 
 @needed
-def test_what_the_figure_leaves_out_is_said():
+def test_what_the_figure_leaves_out_is_said_and_an_existing_file_stays_where_drawing_fails():
     ran = here("self", "the cat and the dog", "-e", "random", "--figure", "bars", "-q", "the", "-o", "x.png")
     assert ran.code == 0 and "-q 3" in ran.err
+    Path("x.png").write_text("mine")
+    assert here(*TEXT, "--size", "50x50", "--dpi", "1200", "-o", "x.png").code == 2
     ran = here(*TEXT, "--top", "1", "-o", "x.png")
     assert ran.code == 2 and "--figure links" in ran.err
     ran = here("self", "a " * 300, "-e", "random", "--figure", "links", "-o", "x.png")
     assert ran.code == 2 and "up to 200 tokens" in ran.err
-
-
-@needed
-def test_a_long_text_is_drawn_as_means_of_blocks():
+    assert Path("x.png").read_text() == "mine"
+    assert here(*TEXT, "-o", "none/x.png").code == 73
     ran = attn("self", "the cat sat on it " * 250, "-e", "random", "-o", "x.svg", timeout=60)
     assert ran.code == 0 and "mean weight" in Path("x.svg").read_text()
 
@@ -139,11 +126,3 @@ def test_a_matplotlibrc_changes_nothing_or_is_named(content, code):
     ran = attn(*TEXT, "-o", "x.png", env={"PYTHONHASHSEED": "0", "MPLCONFIGDIR": "/proc/none"})
     assert ran.code == code and ran.err.count("\n") == (code != 0)
     assert code == 0 or "matplotlibrc" in ran.err
-
-
-@needed
-def test_an_existing_file_stays_where_drawing_fails():
-    Path("x.png").write_text("mine")
-    assert here(*TEXT, "--size", "50x50", "--dpi", "1200", "-o", "x.png").code == 2
-    assert Path("x.png").read_text() == "mine"
-    assert here(*TEXT, "-o", "none/x.png").code == 73

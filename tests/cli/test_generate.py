@@ -11,9 +11,9 @@ import pytest
 from attn_cli import Settings, trace_masked
 from attn_cli.pipeline.generate import Sampling, Writer, generate
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.cli.test_lens import TRANSLATORS, translator
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
-from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import complaints
 from tests.shell import COMMAND, here, plain, shell, surroundings, terminal, worked
 
@@ -84,39 +84,42 @@ def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_m
 
 
 def test_tokens_are_drawn_with_the_probabilities_that_are_told(letters):
+    def written(*more, count="17"):
+        return steps("ab a", "-m", letters, "--count", count, *more)
+
     def ids(*more):
-        return [one["id"] for one in steps("ab a", "-m", letters, "--count", "17", *more)]
+        return [one["id"] for one in written(*more)]
 
     greedy = ids()
     assert ids("--seed", "3") == greedy == ids("--top-k", "1") == ids("--top-p", "0.001")
     drawn = ids("--sample-temperature", "2", "--seed", "3")
     assert drawn == ids("--sample-temperature", "2", "--seed", "3") != greedy
     assert drawn != ids("--sample-temperature", "2", "--seed", "4")
-    for one in steps("ab a", "-m", letters, "--top-k", "2", "--seed", "1"):
+    for one in written("--top-k", "2", "--seed", "1"):
         best = sorted([one["probability"], *(word["probability"] for word in one["runners_up"])])[-2:]
         assert one["chosen"] == "drawn"
         assert one["chance"] == pytest.approx(one["probability"] / sum(best), rel=1e-5)
-    often = [
-        steps("ab a", "-m", letters, "--count", "1", "--sample-temperature", "1", "--seed", str(n))[0]
-        for n in range(24)
-    ]
+    often = [written("--sample-temperature", "1", "--seed", str(n), count="1")[0] for n in range(24)]
     likeliest = max(often, key=lambda one: one["probability"])
     share = np.mean([one["id"] == likeliest["id"] for one in often])
     assert abs(share - likeliest["probability"]) < 0.3
 
 
 @pytest.mark.parametrize("asked", [(0.7, None, None), (None, 5, None), (None, None, 0.6), (1.5, 9, 0.9)])
-def test_chances_are_those_of_transformers(asked, transformers):
+def test_chances_and_what_would_be_written_twice_are_those_of_transformers(asked, transformers):
     import torch
 
     logits = np.random.default_rng(7).standard_normal(40) * 2
     found = torch.tensor(logits)[None]
-    for value, name in zip(
-        asked, ("TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper"), strict=True
-    ):
+    for value, name in zip(asked, ("Temperature", "TopK", "TopP"), strict=True):
         if value is not None:
-            found = getattr(transformers, name)(value)(None, found)
+            found = getattr(transformers, f"{name}LogitsWarper")(value)(None, found)
     np.testing.assert_allclose(Sampling(*asked).chances(logits), found.softmax(-1)[0], rtol=0, atol=1e-12)
+    for n in (2, 3, 4):
+        tokens = np.random.default_rng(n).integers(0, 4, 40).tolist()
+        scores = transformers.NoRepeatNGramLogitsProcessor(n)(torch.tensor([tokens]), torch.zeros(1, 6))[0]
+        forbidden = torch.nonzero(torch.isinf(scores)).flatten().tolist()
+        assert sorted({*Sampling(no_repeat=n).repeating(tokens)}) == forbidden != []
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -135,21 +138,10 @@ def test_where_every_token_would_come_again_all_may():
     def look(written):
         return np.array([1.0, 0.5]), ("a",), np.ones(1)
 
-    writer = Writer(
-        "two", "", ("masked", 0, "0"), look, None, "ab".__getitem__, lambda ids: "".join(map(str, ids))
-    )
+    place = ("masked", 0, "0")
+    writer = Writer("two", "", place, look, None, "ab".__getitem__, lambda ids: "".join(map(str, ids)))
     found = [one.told.id for one in generate(writer, Sampling(no_repeat=2), 6, (), 0)]
     assert found == [0, 0, 1, 0, 0, 0]
-
-
-def test_what_would_be_written_twice_is_what_transformers_forbids(transformers):
-    import torch
-
-    for n in (2, 3, 4):
-        tokens = np.random.default_rng(n).integers(0, 4, 40).tolist()
-        scores = transformers.NoRepeatNGramLogitsProcessor(n)(torch.tensor([tokens]), torch.zeros(1, 6))[0]
-        forbidden = torch.nonzero(torch.isinf(scores)).flatten().tolist()
-        assert sorted({*Sampling(no_repeat=n).repeating(tokens)}) == forbidden != []
 
 
 def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it(letters, tmp_path):
@@ -189,7 +181,10 @@ def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):
         best = int(np.argmax(one["weights"]))
         assert f"{one['weights'][best]:.3f}" in line
     assert lines[8] == "ab a" + ids[-1]["written"]
-    assert here("generate", "ab a", "-m", letters, "--count", "4", "-f", "table").out.splitlines() == lines
+    table = ("-m", letters, "--count", "4", "-f", "table")
+    assert here("generate", "ab a", *table).out.splitlines() == lines
+    for end in ("", "\\n", "\\r\\n"):  # which is no part of the text
+        assert shell(f"printf 'ab a{end}' | attn generate - {' '.join(table)}").out.splitlines() == lines
 
 
 def test_a_page_of_each_kind_of_model_is_written(letters, tmp_path):
@@ -198,49 +193,43 @@ def test_a_page_of_each_kind_of_model_is_written(letters, tmp_path):
         assert ran.code == 0, ran.err
         text = (tmp_path / "x.html").read_text()
         found = json.loads(text.partition('id="record">')[2].partition("</script>")[0])
-        told = steps("ab a", *model)
-        for step, one in zip(found["writing"]["steps"], told, strict=True):
+        told, writing = steps("ab a", *model), found["writing"]
+        for step, one in zip(writing["steps"], told, strict=True):
             assert step[0] == [one["word"], pytest.approx(one["probability"])]
-        assert found["queries"][found["writing"]["first"] :][: len(told)] == [
-            one["key_tokens"][-1] for one in told
-        ]
-        assert found["writing"]["head"] == told[0]["head"]
+        last = [one["key_tokens"][-1] for one in told]
+        assert found["queries"][writing["first"] :][: len(told)] == last
+        assert writing["head"] == told[0]["head"]
 
 
-def test_a_text_without_a_token_is_refused_with_advice_that_can_be_followed(letters):
-    for text, more, said in (
-        ("", (), "Type some words.\n"),
-        ("", ("-m", letters), "letters finds no tokens in the text"),
-        ("xyz", ("-m", letters), "letters finds no tokens in the text"),
+def test_what_writes_nothing_is_refused_with_advice_that_can_be_followed(letters, tmp_path):
+    (tmp_path / "none").symlink_to("letters")
+    none = ("-m", str(tmp_path / "none"), "--top-k", "2")
+    for text, more, code, said in (
+        ("", (), 65, "Type some words.\n"),
+        ("", ("-m", letters), 65, "letters finds no tokens in the text"),
+        ("xyz", ("-m", letters), 65, "letters finds no tokens in the text"),
+        ("the cats", ("-m", small_bert(tmp_path / "bert")), 2, "not causal"),
+        ("ab a", none, 65, "none has no token to write: generation_config.json"),
     ):
+        if more is none:
+            told = {"bad_words_ids": [[0], [1]], "suppress_tokens": [2, 3, 4, 5, 6]}
+            (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(told))
         ran = here("generate", text, *more)
-        assert (ran.code, ran.out) == (65, "") and said in ran.err
-
-
-@pytest.mark.parametrize("width", ["20", "25", "29", "40"])
-def test_a_narrow_screen_has_a_line_a_token(width):
-    ran = here("generate", FOX, "--count", "2", "-f", "table", "--width", width)
-    lines = ran.out.splitlines()
-    assert (ran.code, ran.err) == (0, "") and [line.split()[:2] for line in lines if line[2:3].isdigit()] == [
-        ["4", ","],
-        ["5", "and"],
-    ]
+        assert (ran.code, ran.out) == (code, "") and said in ran.err
 
 
 def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():
+    table = ("generate", FOX, "-f", "table", "--count")
     drawn = ("--sample-temperature", "0.8", "--top-k", "10", "--seed", "3")
     for more, heading in ((drawn, "drawn: temperature 0.8, top-k 10, seed 3"), (("--seed", "3"), "")):
-        lines = here("generate", FOX, "--count", "1", "-f", "table", *more).out.splitlines()
-        assert lines[1] == heading
+        assert here(*table, "1", *more).out.splitlines()[1] == heading
     for count, width, is_cut in (("2", "80", False), ("3", "80", True), ("3", "150", False)):
-        ran = here("generate", FOX, "--count", "1", "-f", "table", "--runners-up", count, "--width", width)
+        ran = here(*table, "1", "--runners-up", count, "--width", width)
         assert (" …" in ran.out) == is_cut and all(len(line) <= int(width) for line in ran.out.splitlines())
-
-
-@pytest.mark.parametrize("end", ["", "\\n", "\\r\\n"])
-def test_the_end_of_a_piped_text_s_last_line_is_no_part_of_it(end, letters):
-    ran = shell(f"printf 'ab a{end}' | attn generate - -m {letters} --count 2 -f table")
-    assert ran.out == here("generate", "ab a", "-m", letters, "--count", "2", "-f", "table").out
+    for width in ("20", "25", "29", "40"):
+        ran = here(*table, "2", "--width", width)
+        rows = [line.split()[:2] for line in ran.out.splitlines() if line[2:3].isdigit()]
+        assert (ran.code, ran.err, rows) == (0, "", [["4", ","], ["5", "and"]])
 
 
 TOLD = [  # of a model of six tokens: what its file says, which tokens are not written, which comes first, what is said
@@ -266,39 +255,16 @@ def test_tokens_that_a_model_names_are_those_that_it_has(told, never, first, sai
     assert [word["id"] for word in one["runners_up"]] == [n for n in best if n != one["id"]]
 
 
-def test_a_model_that_may_write_no_token_is_refused(letters, tmp_path):
-    said = {"bad_words_ids": [[0], [1]], "suppress_tokens": [2, 3, 4, 5, 6]}
-    (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(said))
-    ran = here("generate", "ab a", "-m", letters, "--top-k", "2")
-    assert (ran.code, ran.out) == (
-        65,
-        "",
-    ) and "letters has no token to write: generation_config.json" in ran.err
-
-
-def test_a_model_that_fills_gaps_writes_nothing(tmp_path):
-    ran = here("generate", "the cats", "-m", small_bert(tmp_path / "bert"))
-    assert ran.code == 2 and "not causal" in ran.err
-
-
-@pytest.mark.parametrize("name", ["marian, two vocabularies", "t5, as v1.1"])
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_translator_writes_its_own_text_and_looks_at_the_one_that_it_read(name, transformers, tmp_path):
     import torch
 
-    more = {"vocab_size": 6, "decoder_vocab_size": 6, "forced_eos_token_id": None, "eos_token_id": 5}
-    case = PAIRS[name]._replace(settings=PAIRS[name].settings | more | {"decoder_start_token_id": 0})
-    model = made(transformers, case, 4, tmp_path)
-    byte_pairs(tmp_path)
+    model = translator(transformers, name, tmp_path)
     found = steps("ab a", "-m", str(tmp_path), "--count", "5")
     ids = torch.tensor([[0, 1, 0]])
-    asked = {
-        "max_new_tokens": 5,
-        "do_sample": False,
-        "num_beams": 1,
-        "use_cache": False,
-        "output_attentions": True,
-    }
-    told = model.generate(ids, attention_mask=torch.ones_like(ids), return_dict_in_generate=True, **asked)
+    asked = {"max_new_tokens": 5, "do_sample": False, "num_beams": 1, "use_cache": False}
+    asked |= {"output_attentions": True, "return_dict_in_generate": True}
+    told = model.generate(ids, attention_mask=torch.ones_like(ids), **asked)
     assert [one["id"] for one in found] == told.sequences[0, 1:].tolist()
     for one, attention in zip(found, told.cross_attentions, strict=True):
         assert one["attention"] == "cross" and one["key_tokens"] == ["a", "b", "a"]

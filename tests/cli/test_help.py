@@ -24,14 +24,9 @@ def options(words):
     return {name.lstrip("-"): one for one in own_options(ALL[words]) for name in one.opts}
 
 
-def ungrouped(command):
-    found = [one for one in command.params if one.param_type_name == "option"]
-    return [one.name for one in found if one.rich_help_panel not in GROUPS]
-
-
 @EVERY
 @like_cases
-def test_the_short_help_fits_a_screen_and_says_what_and_an_example_and_where_more_is(words):
+def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_and_where_more_is(words):
     shown = here(*words, "-h")
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
@@ -40,16 +35,10 @@ def test_the_short_help_fits_a_screen_and_says_what_and_an_example_and_where_mor
     about = " ".join(ALL[words].help.partition("\n\n")[0].split())
     assert about in " ".join(lines)
     assert any(line.startswith(("Example:", "Start with:")) for line in lines)
-
-
-@EVERY
-@like_cases
-def test_the_short_help_has_the_options_that_people_use_most_and_all_that_are_required(words):
-    shown = here(*words, "-h").out
     known = options(words)
     usual = [] if hasattr(ALL[words], "entries") else USUAL.get(path(words), " ".join(known)).split()
-    assert all(f"--{name}" in shown or f"-{name}" in shown for name in usual)
-    listed = [line for line in shown.splitlines() if line.startswith(("  -", "  --"))]
+    assert all(f"--{name}" in shown.out or f"-{name}" in shown.out for name in usual)
+    listed = [line for line in lines if line.startswith("  -")]
     assert len(listed) == len({id(known[name]) for name in usual}) <= MOST_OPTIONS
     assert all(one in [known[name] for name in usual] for one in known.values() if one.required)
 
@@ -66,27 +55,20 @@ def test_what_people_use_most_is_there_and_is_no_more_than_eight():
 
 @EVERY
 @like_cases
-def test_the_full_help_has_every_option_and_every_command(words):
+def test_the_full_help_has_every_command_and_every_option_under_the_heading_of_its_group(words):
+    """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
     shown = here(*words, "--help").out
     typed = {word.strip(",") for word in shown.split()}
-    for one in ALL[words].params:
-        if one.param_type_name == "option":
-            assert {*one.opts, *one.secondary_opts} <= typed
-            for choice in getattr(one.type, "choices", ()):
-                assert choice in shown, (one.name, choice)
+    declared = [one for one in ALL[words].params if one.param_type_name == "option"]
+    for one in declared:
+        assert {*one.opts, *one.secondary_opts} <= typed
+        for choice in getattr(one.type, "choices", ()):
+            assert choice in shown, (one.name, choice)
     for name in getattr(ALL[words], "entries", ()):
         assert f"\n  {name} " in shown
-
-
-@EVERY
-@like_cases
-def test_every_option_stands_under_the_heading_of_its_group(words):
-    """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
-    assert ungrouped(ALL[words]) == []
-    headings = [
-        line[:-1] for line in here(*words, "--help").out.splitlines() if line[:1].strip() and line[-1] == ":"
-    ]
-    used = {one.rich_help_panel for one in ALL[words].params if one.param_type_name == "option"}
+    used = {one.rich_help_panel for one in declared}
+    assert used <= {*GROUPS}
+    headings = [line[:-1] for line in shown.splitlines() if line[:1].strip() and line[-1] == ":"]
     assert [one for one in headings if one in GROUPS] == [one for one in GROUPS if one in used]
     assert set(headings) <= {*GROUPS, "Arguments", "Commands"}
 
@@ -119,23 +101,17 @@ def test_the_width_is_that_of_the_option_then_of_its_variable_then_of_columns_th
     assert 45 < max(map(len, shown)) <= 50
 
 
-def test_a_width_that_is_a_models_is_none_of_the_screen():
-    assert here("self", "--width", "many", "-h").out == here("self", "-h").out
-
-
-def test_help_has_no_colour_and_asks_nothing_of_the_other_arguments():
+def test_help_has_no_colour_and_asks_nothing_of_the_other_arguments_or_of_a_file(at):
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
     for args in (["-h"], ["self", "-h"], ["self", "--help"], ["vectors", "import", "-h"]):
         assert "\x1b" not in attn(*args, env=forced).out
     for args in typed("self --mask casual -h | self -h a b c | vectors import -h"):
         assert here(*args).code == 0
-    assert here("self", "-h", "--help").out == here("self", "-h").out
-
-
-def test_a_file_of_settings_changes_no_help(at):
-    usual = [here("self", option).out for option in ("-h", "--help")]
+    short, full = (here("self", option).out for option in ("-h", "--help"))
+    for args in (["-h", "--help"], ["--width", "many", "-h"]):
+        assert here("self", *args).out == short
     (at / "attn.toml").write_text("temperature = 7.0\n[broken")
-    assert [here("self", option).out for option in ("-h", "--help")] == usual
+    assert (here("self", "-h").out, here("self", "--help").out) == (short, full)
 
 
 @pytest.mark.parametrize("args", [[], ["self"], ["explain"], ["show"], ["compare"], ["vectors"], ["learn"]])

@@ -26,6 +26,7 @@ from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.cli.tables import apart, told, typed
+from tests.cli.test_exit_codes import table_of
 from tests.shell import SGR, Ran, attn, here, terminal
 from tests.thorough import often
 
@@ -39,13 +40,19 @@ SEQUENCES = [
     *("\x1b[31mred", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\y", "\x9b31m"),
     *("\x1b[2J", "\x1bPq"),
 ]
+
+
 MARKUP = apart(
     "[red] | [/b] | [link=file:///x] | :smile: | <script>alert(1)</script> | </script> | &amp; | <!--"
 )
+
+
 MARKDOWN = [
-    "|",
     *apart(r"a|b | \| | \ | ` | ``x`` | **b** | _i_ | ~~s~~ | [x](y) | ![x](y) | #h | - | 1. | |--|"),
+    "|",
 ]
+
+
 FORMULAS = ["=1+1", "+1", "-1", "@x", "=cmd|'/c calc'!A0", '"', '"a","b"', "a,b", "a;b", "'=x"]
 LATEX = ["\\input{x}", "$x$", "%", "{", "^_", "%s", "{0}", "%(x)s"]
 HOSTILE = [*CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP, *MARKDOWN, *FORMULAS, *LATEX]
@@ -81,16 +88,14 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 
 
 TEXT = " ".join(HOSTILE)
-LIKE_SPACE = "\x1c\x1d\x1e\x1f\x85"  # space to Python, but nothing that a reader would see as space
-TOKENS = [token for token in re.split(f"[^\\S{LIKE_SPACE}]+", TEXT) if token]
+
+
+TOKENS = [
+    token for token in re.split("[^\\S\x1c\x1d\x1e\x1f\x85]+", TEXT) if token
+]  # those are no space to a reader
+
+
 FORMATS = ["table", "bars", "markdown", "latex", "html", "svg", "csv", "tsv", "json", "jsonl"]
-
-
-def test_the_hostile_text_holds_what_it_should():
-    """Whitespace ends tokens, so a few controls cannot be in one; the others are all there."""
-    kept = {char for token in TOKENS for char in token}
-    ending = {c for c in map(chr, range(0x3000)) if c.isspace() and c not in LIKE_SPACE}
-    assert {chr(c) for c in (*range(1, 0x20), *range(0x7F, 0xA0), 0x202E, 0x200B)} - kept <= ending
 
 
 @pytest.mark.parametrize("format", [*FORMATS, "explain"])
@@ -100,6 +105,9 @@ def test_hostile_tokens_are_inert_in_every_format(format):
     ran = attn(*args, "--width", "100", input=TEXT)
     assert ran.code == 0
     inert(ran, colored=format in ("table", "bars", "explain"), allowed="\n\t" if format == "tsv" else "\n")
+    if format == "explain":
+        ran = inert(terminal(*args[:-2], " ".join(SEQUENCES + MARKUP)), colored=True)
+        assert ran.code == 0 and all(token in SGR.sub("", ran.out) for token in ("[red]", "[/b]", ":smile:"))
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "characters", "whitespace"])
@@ -110,13 +118,6 @@ def test_hostile_tokens_are_inert_from_every_tokenizer_and_in_every_note(tokeniz
         assert inert(attn(*args, "--tokenizer", tokenizer, input=few)).code == 0
 
 
-def test_hostile_tokens_are_inert_on_a_terminal():
-    ran = terminal("explain", "--tokenizer", "whitespace", "-e", "random", " ".join(SEQUENCES + MARKUP))
-    assert ran.code == 0
-    inert(ran, colored=True)
-    assert all(token in SGR.sub("", ran.out) for token in ("[red]", "[/b]", ":smile:"))
-
-
 @pytest.mark.parametrize("format", ["json", "jsonl"])
 def test_json_gives_back_every_token_exactly(format):
     ran = attn("self", "-f", format, "--tokenizer", "whitespace", "-e", "random", input=TEXT)
@@ -125,8 +126,15 @@ def test_json_gives_back_every_token_exactly(format):
     assert [item["query"] for item in record["summary"]] == TOKENS
     assert format == "json" or ran.out.count("\n") == 1
     tokens = [
-        *("\ud800", "a\udfff", "line\nbreak", "tab\tstop", "nul\0"),
-        *("\u2028", "\U0010ffff", "é", "e\u0301"),
+        "\ud800",
+        "a\udfff",
+        "line\nbreak",
+        "tab\tstop",
+        "nul\0",
+        "\u2028",
+        "\U0010ffff",
+        "é",
+        "e\u0301",
     ]
     text = render(given_tokens(tokens), View(format=format, steps=True), Terminal())
     assert json.loads(text)["query_tokens"] == tokens
@@ -220,35 +228,38 @@ def test_hostile_arguments_are_inert_in_errors(args, at):
         assert "\x1b" not in error["message"] and "\u202e" not in str(error["hint"])
 
 
-@pytest.mark.parametrize("name", ["COLOR", "SEED", "QUERY", "EMBEDDING", "MASK", "HEAD", "PROJECTION"])
-def test_hostile_variables_are_inert_in_errors(name):
-    ran = inert(attn("self", "a b", env={f"ATTN_{name}": EVIL}))
-    assert ran.code in (66, 78) and ran.err.count("\n") == 1
+def test_hostile_variables_and_bytes_that_are_not_utf_8_are_inert_in_errors():
+    for name in ("COLOR", "SEED", "QUERY", "EMBEDDING", "MASK", "HEAD", "PROJECTION"):
+        ran = inert(attn("self", "a b", env={f"ATTN_{name}": EVIL}))
+        assert ran.code in (66, 78) and ran.err.count("\n") == 1, name
+    for args in ([b"self", b"a b", b"-q", b"\xff\x9b"], [b"self", b"a", b"-e", b"\xff.txt"], [b"\xffx"]):
+        ran = attn(*args)
+        assert ran.code in (2, 66) and ran.err.encode("utf-8") and not unsafe(ran.err)
 
 
-def test_hostile_files_are_inert_in_errors_and_reports(at):
+def test_hostile_files_and_their_names_are_inert_in_errors_and_reports(at):
+    eye = [[1.0, 0], [0, 1.0]]
     Path("v.txt").write_text(f"a 1 {EVIL}\n", encoding="utf-8")
     Path("m.txt").write_text(f"1 {EVIL}\n", encoding="utf-8")
-    eye = [[1.0, 0], [0, 1.0]]
+    Path(f"{EVIL}.txt").write_text("a 1 2\nb 3 4\n")
     Path("p.json").write_text(json.dumps({"W_q": eye, "W_k": eye, "W_v": eye, EVIL: 1}))
     Path("q.json").write_text(json.dumps({"W_q": [[EVIL]], "W_k": eye, "W_v": eye, "layout": EVIL}))
-    size = len(EVIL.encode())
-    header = {
-        "__metadata__": {"format": "attn-vectors/1", "settings": json.dumps({EVIL: EVIL}), EVIL: EVIL},
-        "vectors": {"dtype": "F64", "shape": [1, 2], "data_offsets": [0, 16]},
-        "words": {"dtype": "U8", "shape": [size], "data_offsets": [16, 16 + size]},
-    }
-    packed = json.dumps(header).encode()
-    Path("t.safetensors").write_bytes(len(packed).to_bytes(8, "little") + packed + bytes(16) + EVIL.encode())
+    about = {"settings": json.dumps({EVIL: EVIL}), EVIL: EVIL}
+    Path("t.safetensors").write_bytes(table_of(np.zeros((1, 2)), EVIL.encode(), **about))
     for args, code in told(
         """
         self "a b" -e v.txt => 65 | self "a b" --mask m.txt --mask-true allowed => 65
         self "a b" -p p.json -e random --dim 2 => 0 | self "a b" -p p.json -f csv -e random --dim 2 => 0
         self "a b" -p q.json -e random --dim 2 => 65 | vectors info t.safetensors => 0
         vectors info t.safetensors -f json => 0 | vectors nearest EVIL -e t.safetensors => 0
+        self "a b" -e EVIL.txt => 0 | explain "a b" -e EVIL.txt => 0 | vectors info EVIL.txt => 0
+        self "a b" -o newEVIL.json => 0
         """
     ):
         assert inert(here(*(arg.replace("EVIL", EVIL) for arg in args))).code == int(code), args
+    assert f"new{EVIL}.json" in os.listdir()
+    record = json.loads(here("self", "a b", "-e", f"{EVIL}.txt", "-f", "json").out)
+    assert record["embedding"]["source"] == "file"
 
 
 def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
@@ -256,27 +267,23 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
     arrays, about = read_safetensors(str(data_path("roles.safetensors")))
     names = [f"{token} {n}" for n, token in enumerate([EVIL, *SEQUENCES, *MARKUP, *MARKDOWN])]
     names = names[: len(json.loads(str(about["heads"])))]
-    facts = {
-        "about": dict.fromkeys(names, EVIL),
-        "trained_on": [EVIL, f"{EVIL}.conllu"],
-        "scored_on": EVIL,
-        "scores": {one: {"accuracy": 0.5, "baseline": 0.25} for one in names},
-        "values": "words",
-    }
+    facts = {"about": dict.fromkeys(names, EVIL), "trained_on": [EVIL, f"{EVIL}.conllu"], "scored_on": EVIL}
+    facts |= {"scores": {one: {"accuracy": 0.5, "baseline": 0.25} for one in names}, "values": "words"}
     name = f"{EVIL}.safetensors"
     with Path(name).open("wb") as stream:
         write_safetensors(stream, arrays, about | {"heads": json.dumps(names), "facts": json.dumps(facts)})
+    own = ("she likes coffee", "-p", name)
     shown = typed(
         "self | explain | explain -q likes | self -f bars | self --head all | self --head all --precision 3"
         " | self --head all -f bars | self --head mean | self --steps | self -f csv | cross coffee"
     )
     for args in [*shown, ["self", "--head", names[1]]]:
-        assert inert(here(*args, "she likes coffee", "-p", name)).code == 0, args
-        assert not unsafe(SGR.sub("", here(*args, "she likes coffee", "-p", name, "--color", "always").out))
-    for args in (["self", "-f", "markdown"], ["explain", "-f", "markdown"], ["self", "--head", "all"]):
-        text = inert(here(*args, "she likes coffee", "-p", name, "-f", "markdown")).out
+        assert inert(here(*args, *own)).code == 0, args
+        assert not unsafe(SGR.sub("", here(*args, *own, "--color", "always").out))
+    for args in (["self"], ["explain"], ["self", "--head", "all"]):
+        text = inert(here(*args, *own, "-f", "markdown")).out
         assert not set("<>") & set(re.sub("`[^`]*`", "", text).replace("-&gt;", ""))
-    record = json.loads(inert(here("self", "she likes coffee", "-p", name, "-f", "json")).out)
+    record = json.loads(inert(here("self", *own, "-f", "json")).out)
     assert record["head"] == names[0] and record["learned"]["about"] == EVIL
     for args, code in told(
         """
@@ -292,22 +299,6 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
     for row in (f"1\t{EVIL}", f"1\tx\t_\tX\t_\t_\t{EVIL}\tx\t_\t_", f"{EVIL}\tx\t_\tX\t_\t_\t0\tx\t_\t_"):
         Path("bad.conllu").write_text(f"{row}\n\n", encoding="utf-8")
         assert inert(here("learn", "score", "roles", "bad.conllu")).code == 65
-
-
-def test_a_hostile_file_name_is_inert_where_it_is_reported(at):
-    name = f"{EVIL}.txt"
-    Path(name).write_text("a 1 2\nb 3 4\n")
-    for args in (["self", "a b", "-e", name], ["explain", "a b", "-e", name], ["vectors", "info", name]):
-        assert inert(here(*args)).code == 0
-    assert json.loads(here("self", "a b", "-e", name, "-f", "json").out)["embedding"]["source"] == "file"
-    assert attn("self", "a b", "-o", f"new{EVIL}.json").code == 0
-    assert f"new{EVIL}.json" in os.listdir()
-
-
-def test_bytes_that_are_not_utf_8_are_inert_in_errors():
-    for args in ([b"self", b"a b", b"-q", b"\xff\x9b"], [b"self", b"a", b"-e", b"\xff.txt"], [b"\xffx"]):
-        ran = attn(*args)
-        assert ran.code in (2, 66) and ran.err.encode("utf-8") and not unsafe(ran.err)
 
 
 def words() -> st.SearchStrategy[list[str]]:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.models.checkpoints.test_run import normed
-from tests.schema import complaints
+from tests.schema import printed
 from tests.shell import here, shell
 
 CAT, EVERY = "The cat sat on the", "0,1,2,3,4,5"
@@ -26,14 +25,10 @@ def letters(tmp_path):
 
 
 def record(*args):
-    ran = here("lens", *args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert complaints(found) == []
+    found = printed("lens", *args)
     assert [layer["layer"] for layer in found["layers"]] == [*range(len(found["layers"]))]
-    for final, *column in zip(
-        found["final"], *(layer["positions"] for layer in found["layers"]), strict=True
-    ):
+    said = (layer["positions"] for layer in found["layers"])
+    for final, *column in zip(found["final"], *said, strict=True):
         assert {said["place"] for said in column} == {final["place"]}
         last = column[-1]
         assert (last["rank"], last["words"][0]["id"]) == (1, final["id"])
@@ -42,9 +37,12 @@ def record(*args):
 
 
 def logits(found):
-    return np.array(
-        [[[*said["logits"].values()] for said in layer["positions"]] for layer in found["layers"]]
-    )
+    each = [[[*said["logits"].values()] for said in layer["positions"]] for layer in found["layers"]]
+    return np.array(each)
+
+
+def assert_logits(found, expected, layers=slice(None)):
+    np.testing.assert_allclose(logits(found)[layers], expected, rtol=1e-5, atol=1e-5)
 
 
 def streams(folder, ids):
@@ -58,7 +56,7 @@ def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(le
     found, T = record("ab a", "-m", letters, "--ids", EVERY, "--next", "6"), gpt2(places=20)
     rows = streams(letters, [0, 1, 0])
     expected = np.array([[normed(x, T, "ln_f") @ T["wte.weight"].T for x in stream] for stream in rows])
-    np.testing.assert_allclose(logits(found), expected, rtol=1e-4, atol=1e-5)
+    assert_logits(found, expected)
     shares = np.exp(expected) / np.exp(expected).sum(axis=-1, keepdims=True)
     for layer, scores, row in zip(found["layers"], expected, shares, strict=True):
         for place, said in enumerate(layer["positions"]):
@@ -67,9 +65,7 @@ def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(le
             assert said["rank"] == 1 + int((scores[place] > scores[place][final]).sum())
             assert said["probability"] == pytest.approx(row[place][final], rel=1e-4)
     monkeypatch.setattr(lens, "MOST_SCORES", 1)  # place by place
-    np.testing.assert_allclose(
-        logits(record("ab a", "-m", letters, "--ids", EVERY)), expected, rtol=1e-4, atol=1e-5
-    )
+    assert_logits(record("ab a", "-m", letters, "--ids", EVERY), expected)
 
 
 def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask_is_told(tmp_path):
@@ -80,7 +76,7 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
         rows = [steps.x[0] for steps in run.steps()]
         own = run.logits()[0]
         expected = [run.scores(x[np.newaxis])[0] for x in rows] + [own]
-    np.testing.assert_allclose(logits(found), np.array(expected)[..., [5, 10]], rtol=1e-5, atol=1e-5)
+    assert_logits(found, np.array(expected)[..., [5, 10]])
     assert found["fills"] is True
     shown = here("lens", "the [MASK] walks", "-m", folder).out
     assert 'In the place of "[MASK]", the model says' in shown
@@ -91,12 +87,11 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
 def test_a_gguf_file_and_its_folder_give_the_same_and_so_does_a_model_of_experts(tmp_path):
     whole, exact, _ = in_both_forms(tmp_path)
     both = [record("the cats walk", "-m", one, "--ids", "5,7") for one in (whole, exact)]
-    np.testing.assert_allclose(logits(both[1]), logits(both[0]), rtol=1e-5, atol=1e-5)
+    assert_logits(both[1], logits(both[0]))
     folder = small_gpt_oss(tmp_path / "experts")
     with Checkpoint(folder) as checkpoint:
         own = checkpoint.run(texts([[0, 1, 0]])).logits()[0]
-    last = logits(record("ab a", "-m", folder, "--ids", EVERY))[-1]
-    np.testing.assert_allclose(last, own, rtol=1e-5, atol=1e-5)
+    assert_logits(record("ab a", "-m", folder, "--ids", EVERY), own, -1)
 
 
 def test_the_bundled_model_s_last_row_is_what_masked_says_comes_next():
@@ -127,13 +122,6 @@ def test_a_screen_fits_80_columns_bars_grow_and_a_pipe_has_the_same(letters):
     assert {"rank", "probability", "logit_5"} < rows[0].keys()
 
 
-def test_a_figure_has_each_layer_s_words_in_its_cells(tmp_path):
-    pytest.importorskip("matplotlib", minversion="3.11")
-    ran = here("lens", CAT, "--figure", "heatmap", "-o", str(tmp_path / "x.svg"))
-    drawn = (tmp_path / "x.svg").read_text()
-    assert ran.code == 0 and all(f">{word}</text>" in drawn for word in ("table", "rabbit", "album", "on"))
-
-
 def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
     bare, two = small_bert(tmp_path / "bare", head=False), ("-p", "language", "-m", letters)
     for more, code, told in (
@@ -148,16 +136,25 @@ def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1) and told in ran.err, ran
 
 
-@pytest.mark.parametrize("name", ["marian, two vocabularies", "t5, as v1.1"])
+TRANSLATORS = ("marian, two vocabularies", "t5, as v1.1")
+
+
+def translator(transformers, name, folder):
+    """Return a small model of transformers that translates letters, saved in a folder."""
+    more = {"vocab_size": 6, "decoder_vocab_size": 6, "forced_eos_token_id": None, "eos_token_id": 5}
+    case = PAIRS[name]._replace(settings=PAIRS[name].settings | more | {"decoder_start_token_id": 0})
+    model = made(transformers, case, 4, folder)
+    byte_pairs(folder)
+    return model
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_decoder_reads_a_context_or_begins_after_the_text(name, transformers, tmp_path):
     import torch
 
-    more = {"vocab_size": 6, "decoder_vocab_size": 6, "forced_eos_token_id": None, "eos_token_id": 5}
-    case = PAIRS[name]._replace(settings=PAIRS[name].settings | more | {"decoder_start_token_id": 0})
-    model = made(transformers, case, 4, tmp_path)
-    byte_pairs(tmp_path)
+    model = translator(transformers, name, tmp_path)
     for args, ids, target in ((("ab a",), [0, 1, 0], [0]), (("ca", "--context", "ab"), [0, 1], [0, 2, 0])):
         found = record(*args, "-m", str(tmp_path), "--ids", EVERY)
         with torch.no_grad():
             own = model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([target]))
-        np.testing.assert_allclose(logits(found)[-1], own.logits[0], rtol=1e-5, atol=1e-5)
+        assert_logits(found, own.logits[0], -1)

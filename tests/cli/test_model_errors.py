@@ -1,6 +1,5 @@
 """Whatever is wrong with a model's folder: the right exit code and one line, whichever command reads it."""
 
-import importlib.util
 import json
 import os
 import struct
@@ -10,9 +9,9 @@ import pytest
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import attn, here
 
-needs_tokenizers = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
-)
+pytestmark = pytest.mark.usefixtures("tokenizers")
+
+
 NAMES = list(gpt2())
 
 
@@ -59,7 +58,6 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@needs_tokenizers
 @pytest.mark.parametrize("what", HOSTILE)
 def test_what_is_wrong_with_a_folder_is_said_in_one_line(what, folder):
     files, code, word = HOSTILE[what]
@@ -68,56 +66,42 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(what, folder):
             (folder / name).unlink()
         else:
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    for command in (("self", "dabca"), ("heads", "dabca")):
-        ran = here(*command, "-m", str(folder))
+    for command in ("self", "heads"):
+        ran = here(command, "dabca", "-m", str(folder))
         assert ran.code == code and ran.err.count("\n") == 1 and not ran.out, (command, ran)
         assert word in ran.err and "bug" not in ran.err and len(ran.err) < 1500
 
 
-@needs_tokenizers
-def test_shards_that_are_links_in_a_circle_or_no_files_are_refused(folder):
-    (folder / "model.safetensors").unlink()
-    text = json.dumps({"weight_map": dict.fromkeys(NAMES, "two.safetensors")})
-    (folder / "model.safetensors.index.json").write_text(text)
-    (folder / "two.safetensors").symlink_to("three.safetensors")
-    (folder / "three.safetensors").symlink_to("two.safetensors")
-    ran = here("self", "dabca", "-m", str(folder))
-    assert ran.code == 66 and ran.err.count("\n") == 1 and "two.safetensors" in ran.err
-    (folder / "two.safetensors").unlink()
-    os.mkfifo(folder / "two.safetensors")
-    ran = here("self", "dabca", "-m", str(folder))
-    assert ran.code == 66 and ran.err.count("\n") == 1 and "not a regular file" in ran.err
-
-
-@needs_tokenizers
-def test_links_of_the_local_cache_are_followed(folder, tmp_path):
-    """There, a snapshot's files are links to ../../blobs."""
+def test_shards_that_are_links_in_a_circle_or_no_files_are_refused_and_other_links_followed(folder, tmp_path):
+    model, two, three = (
+        folder / name for name in ("model.safetensors", "two.safetensors", "three.safetensors")
+    )
     expected = here("self", "dabca", "-m", str(folder)).out
-    (tmp_path / "blob").write_bytes((folder / "model.safetensors").read_bytes())
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").symlink_to("../blob")
+    model.rename(tmp_path / "blob")
+    model.symlink_to("../blob")  # as files of a snapshot are in the local cache
     assert here("self", "dabca", "-m", str(folder)).out == expected
+    model.unlink()
+    (folder / "model.safetensors.index.json").write_text(index(two.name)["model.safetensors.index.json"])
+    two.symlink_to(three.name)
+    three.symlink_to(two.name)
+    for said in ("two.safetensors", "not a regular file"):
+        ran = here("self", "dabca", "-m", str(folder))
+        assert ran.code == 66 and ran.err.count("\n") == 1 and said in ran.err
+        two.unlink()
+        os.mkfifo(two)
 
 
-@needs_tokenizers
 def test_an_expression_that_never_ends_leaves_one_line_on_standard_error(folder):
     """The library writes of its panic past Python: seen from outside alone."""
-    (folder / "tokenizer.json").write_text(
-        json.dumps(
-            {
-                "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
-                "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
-                                  "invert": False},
-                "truncation": None, "padding": None,
-                "model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"},
-            }
-        )
-    )  # fmt: skip
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    told = dict.fromkeys(("normalizer", "post_processor", "decoder", "truncation", "padding"))
+    told |= {"version": "1.0", "added_tokens": [], "pre_tokenizer": split}
+    told |= {"model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"}}
+    (folder / "tokenizer.json").write_text(json.dumps(told))
     ran = attn("self", "a" * 200 + "b", "-m", str(folder), timeout=60)
     assert ran.code == 65 and ran.err.count("\n") == 1, ran.err
 
 
-@needs_tokenizers
 def test_a_text_longer_than_the_model_s_places_says_how_many_it_reads(folder):
     assert here("self", "dabca" * 2, "-m", str(folder)).code == 0  # its table has ten rows
     ran = here("self", "dabca" * 2 + "d", "-m", str(folder))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -37,16 +38,13 @@ def weights(*args, **more):
 
 
 @pytest.mark.parametrize("command", ["self", "masked", "explain"])
-def test_the_commands_show_what_the_model_computes(command, folder):
+def test_the_commands_show_what_the_model_computes_and_its_name_but_not_where_it_lies(command, folder):
     for layer in (0, 1):
         expected = trace_checkpoint("masked", TEXT, None, Settings(layer=layer, head="1"), folder).weights
         found = weights(command, TEXT, "-m", folder, "--layer", str(layer), "--head", "1")
         np.testing.assert_allclose(found, expected, atol=FLOAT32)
-
-
-def test_what_is_shared_has_the_name_of_the_model_and_not_where_it_lies(folder):
     for form in ("json", "table", "html"):
-        ran = here("self", TEXT, "-m", folder, "-f", form)
+        ran = here(command, TEXT, "-m", folder, "-f", form)
         assert ran.code == 0 and "gpt2" in ran.out and folder not in ran.out
 
 
@@ -63,10 +61,24 @@ def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in
     assert " " in {one["word"] for one in raw["next_words"]}
 
 
-def test_a_variable_names_it_too_and_the_library_takes_it(folder):
+def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(folder):
     expected = weights("self", TEXT, "-m", folder)
-    np.testing.assert_allclose(weights("self", TEXT, env={"ATTN_MODEL": folder}), expected, atol=FLOAT32)
+    standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
+    for args, env in (
+        ((), {"ATTN_MODEL": folder}),
+        (("-m", folder), standing),
+    ):  # what is typed beats the others
+        np.testing.assert_allclose(weights("self", TEXT, *args, env=env), expected, atol=FLOAT32)
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
+    ran = here("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder})
+    assert json.loads(ran.out)["embedding"]["source"] == "random"
+    with pytest.raises(UsageError, match="takes the place of --embedding"):
+        trace_self(TEXT, Settings(model=folder, embedding="random"))
+    with pytest.raises(InputError, match="cuts its text itself"):
+        trace_self(["a", "b"], Settings(model=folder))
+    for command in (("lookup", "a", "b=c"), ("compute", "x.json"), ("example", "coffee")):
+        assert here(*command, "-m", folder).code == 2
+    assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
 
 
 def test_a_standing_renormalize_holds_where_special_tokens_are_hidden_and_waits_elsewhere(folders):
@@ -96,40 +108,35 @@ def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name,
         assert ran.code == 2 and ran.err.count("\n") == 1, (command, ran)
         assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", ran.err)
     assert (name in REPLACED_BY_MODEL) == ("takes the place" in ran.err)
+    ran = here("compare", TEXT, "-m", folder, "--vary", f"{option[2:]}=default,{BESIDE[name]}")
+    assert ran.code == 2 and ran.err.count("\n") == 1 and option[2:] in ran.err
 
 
-@pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
-def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
-    ran = here("compare", TEXT, "-m", folder, "--vary", f"{name.replace('_', '-')}=default,{BESIDE[name]}")
-    assert ran.code == 2 and ran.err.count("\n") == 1 and name.replace("_", "-") in ran.err
+BOTH = told(
+    """
+    dabca -m GPT2 --vary head=0,1 => dabca --head 0; dabca --head 1
+    "the cat" --with "the cats" -m BERT --layer 1 --head 0 => "the cat" HERE; "the cats" HERE
+    "the cat" -m BERT --vary mask=none,causal => "the cat"; "the cat" --mask causal
+    """
+)
 
 
-def test_what_is_typed_beats_what_stands_in_the_environment(folder):
-    expected = weights("self", TEXT, "-m", folder)
-    standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
-    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected, atol=FLOAT32)
-    record = json.loads(here("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
-    assert record["embedding"]["source"] == "random"
-
-
-def test_the_library_refuses_both(folder):
-    with pytest.raises(UsageError, match="takes the place of --embedding"):
-        trace_self(TEXT, Settings(model=folder, embedding="random"))
-    with pytest.raises(InputError, match="cuts its text itself"):
-        trace_self(["a", "b"], Settings(model=folder))
-
-
-def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
-    compared = json.loads(here("compare", TEXT, "-m", folder, "--vary", "head=0,1", "-f", "json").out)
-    for record, head in zip(compared["records"], "01", strict=True):
-        alone = weights("self", TEXT, "-m", folder, "--head", head)
-        np.testing.assert_allclose(record["weights"], alone, atol=FLOAT32)
-    (at / "lines.txt").write_text("dab\nabca\n")
-    ran = here("batch", str(at / "lines.txt"), "-m", folder)
+@pytest.mark.parametrize(("args", "each"), BOTH)
+def test_settings_and_texts_stand_beside_each_other_as_each_stands_alone(args, each, folders, at):
+    folder = dict(zip(("GPT2", "BERT"), folders, strict=True))
+    model = next(folder[arg] for arg in args if arg in folder)
+    compared = json.loads(here("compare", *(folder.get(arg, arg) for arg in args), "-f", "json").out)
+    for record, line in zip(compared["records"], each.split(";"), strict=True):
+        alone = shlex.split(line.replace("HERE", "--layer 1 --head 0"))
+        for command in ("self", "explain"):
+            expected = weights(command, *alone, "-m", model)
+            np.testing.assert_allclose(np.array(record["weights"], float), expected, atol=FLOAT32)
+    (at / "lines.txt").write_text("the\ncat\n" if model == folders[1] else "dab\nabca\n")
+    ran = here("batch", "lines.txt", "-m", model)
     assert ran.code == 0, ran.err
-    for line, text in zip(ran.out.splitlines(), ("dab", "abca"), strict=True):
-        alone = weights("self", text, "-m", folder)
-        np.testing.assert_allclose(json.loads(line)["weights"], alone, atol=FLOAT32)
+    for line in map(json.loads, ran.out.splitlines()):
+        text = line["query_tokens"][1] if model == folders[1] else "".join(line["query_tokens"])
+        np.testing.assert_allclose(line["weights"], weights("self", text, "-m", model), atol=FLOAT32)
 
 
 @pytest.mark.parametrize(("swaps", "other"), [(["CAT=the"], "the the"), (["the=cat", "cat=the"], "cat the")])
@@ -149,29 +156,6 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folder
     assert here("explain", "the cat", *options, *given).code == 0
 
 
-@pytest.mark.parametrize("swap", ["cat=cat", "cat=CAT"])
-def test_a_swap_that_changes_no_token_is_refused(swap, folders):
-    ran = here("explain", "the cat", "-m", folders[1], "--swap", swap)
-    assert (ran.code, ran.out) == (2, "") and "changes no token" in ran.err
-
-
-def test_two_texts_of_a_model_stand_beside_each_other(folders):
-    options = ["-m", folders[1], "--layer", "1", "--head", "0"]
-    ran = here("compare", "the cat", "--with", "the cats", *options, "-f", "json")
-    for record, text in zip(json.loads(ran.out)["records"], ("the cat", "the cats"), strict=True):
-        np.testing.assert_allclose(record["weights"], weights("self", text, *options), atol=FLOAT32)
-
-
-def test_an_encoder_s_mask_is_tried_in_every_command(folders):
-    bert = folders[1]
-    expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
-    explained = weights("explain", "the cat", "-m", bert, "--mask", "causal")
-    np.testing.assert_allclose(explained, expected, atol=FLOAT32)
-    ran = here("compare", "the cat", "-m", bert, "--vary", "mask=none,causal", "-f", "json")
-    compared = np.array(json.loads(ran.out)["records"][1]["weights"], float)
-    np.testing.assert_allclose(compared, expected, atol=FLOAT32)
-
-
 def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
     from attn_cli.models.checkpoints import reader
 
@@ -179,12 +163,6 @@ def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
     assert left_out not in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
     monkeypatch.setattr(reader, "MOST_JOINING", 63)  # it is 8 x 8
     assert left_out in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
-
-
-def test_other_commands_do_not_offer_it(folder):
-    for command in (("lookup", "a", "b=c"), ("compute", "x.json"), ("example", "coffee")):
-        assert here(*command, "-m", folder).code == 2
-        assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
 
 
 SAID = """

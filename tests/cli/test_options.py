@@ -31,6 +31,10 @@ def command(name: str):
     return typer.main.get_command(app._app()).get_command(None, name)
 
 
+def kind_of(name: str):
+    return Settings if name in declared(Settings) else View
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_option_is_what_its_setting_declares(name):
     setting = SETTINGS[name]
@@ -43,23 +47,19 @@ def test_an_option_is_what_its_setting_declares(name):
     assert setting.help_text() in option.help and setting.unset in option.help
 
 
-@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.names()])
-def test_every_choice_is_accepted_and_no_other(name):
-    kind = Settings if name in declared(Settings) else View
-    for value in SETTINGS[name].names():
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_choice_and_both_ends_of_a_range_are_accepted_and_no_other_value(name):
+    setting, kind = SETTINGS[name], kind_of(name)
+    least, most = setting.bounds or (None, None)
+    for value in (*setting.names(), *((least, min(most, 1e300)) if setting.bounds else ())):
         assert getattr(kind(**{name: value}), name) == value
-    with pytest.raises(SettingError, match=rf"{name} cannot be 'bogus'\. .*Choose "):
-        kind(**{name: "bogus"})
-
-
-@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.bounds])
-def test_a_value_outside_its_range_is_refused_when_the_settings_are_made(name):
-    setting = SETTINGS[name]
-    kind = Settings if name in declared(Settings) else View
-    least, most = setting.bounds
-    for value in (least, min(most, 1e300)):
-        assert getattr(kind(**{name: value}), name) == value
-    for value in (least - 1, most * 10, float("nan"), "three" if setting.words else "3", [3]):
+    if setting.names():
+        with pytest.raises(SettingError, match=rf"{name} cannot be 'bogus'\. .*Choose "):
+            kind(**{name: "bogus"})
+    wrong = (
+        (least - 1, most * 10, float("nan"), "three" if setting.words else "3", [3]) if setting.bounds else ()
+    )
+    for value in wrong:
         with pytest.raises(SettingError, match=f"{name} cannot be .*Give a"):
             kind(**{name: value})
 
@@ -75,14 +75,6 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
         Settings(scor="dot")
     ran = here("self", "a b", "--pad", "0")
     assert (ran.code, ran.err) == (2, "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n")
-
-
-def test_every_format_and_every_palette_is_drawn():
-    trace = trace_self("a b", Settings(embedding="random"))
-    assert all(
-        render(trace, View(format=name), Terminal()) for name in formats() if name not in ("npy", "parquet")
-    )
-    assert set(PALETTES) == {*DARK, *LIGHT}
 
 
 def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):
@@ -112,7 +104,11 @@ def test_training_offers_every_declared_setting_and_refuses_what_lies_outside_it
                     one.check(value)
 
 
-def test_the_heads_that_are_offered_are_those_of_the_default_model_and_of_the_relations():
+def test_the_heads_and_palettes_that_are_offered_are_those_that_there_are():
     names = [head.name for head in bundled_model(MODELS[0]).last.heads]
     assert list(ROLES_HEADS) == list(names)
     assert names == [name for name, one in RELATIONS.items() if not one.of_passages]
+    assert set(PALETTES) == {*DARK, *LIGHT}
+    trace = trace_self("a b", Settings(embedding="random"))
+    for name in {*formats()} - {"npy", "parquet"}:
+        assert render(trace, View(format=name), Terminal())

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_self
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import told
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
@@ -77,15 +76,12 @@ def test_words_and_special_tokens_of_a_part(folder):
     assert "attn self TEXT --head all -m DIR --pair TEXT --between a-b" in " ".join(screen.split())
 
 
-def test_a_gap_is_filled_with_both_texts_in_sight(folder):
+def test_a_gap_is_filled_with_both_texts_in_sight_and_words_that_are_lacking_named_from_both(folder):
     alone = record("self", "the [MASK]", "-m", folder, "--next", "3")["next_words"]
     beside = pair(folder, "--next", "3", text="the [MASK]")["next_words"]
     assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])
-
-
-def test_words_that_the_vocabulary_lacks_are_named_from_both_texts(folder):
-    trace = trace_self("the zebra", Settings(model=folder, pair="a lion home"))
-    assert any('"zebra", "lion" are not in the vocabulary' in note for note in trace.notes)
+    notes = pair(folder, text="the zebra", second="a lion home")["notes"]
+    assert any('"zebra", "lion" are not in the vocabulary' in note for note in notes)
 
 
 @pytest.mark.parametrize(

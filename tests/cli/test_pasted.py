@@ -36,8 +36,13 @@ def test_bare_words(name, at):
     assert here(*suggested(ran, "Try: ")).code == 0
 
 
-def test_bare_words_without_signs_of_a_shell_stay_in_double_quotes():
+def test_what_has_no_signs_of_a_shell_stays_in_double_quotes(at):
     assert here("self", "the", "cat's", "café").err.endswith('Try: attn self "the cat\'s café"\n')
+    Path("model.bin").write_bytes(FASTTEXT)
+    assert 'Convert it: python -c "from gensim.models.' in here("self", "she", "-e", "model.bin").err
+
+
+FASTTEXT = b"\xba\x16\x4f\x2f\x0c\0\0\0" + b"\0" * 50
 
 
 @pytest.mark.parametrize("name", [*NAMES, BYTES, "-x"])
@@ -46,14 +51,9 @@ def test_a_file_to_unpack_or_to_convert(name, at):
     file = suggested(here("self", "she", "-e", f"./{name}"), "Unpack it: ", "bunzip2")[-1]
     assert os.path.samefile(file, name)
     assert not file.startswith("-")
-    Path(name).write_bytes(b"\xba\x16\x4f\x2f\x0c\0\0\0" + b"\0" * 50)
+    Path(name).write_bytes(FASTTEXT)
     _, code = suggested(here("self", "she", "-e", f"./{name}"), "Convert it: ", "python")
     assert f"./{name}" in [node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)]
-
-
-def test_a_file_to_convert_stays_in_double_quotes(at):
-    Path("model.bin").write_bytes(b"\xba\x16\x4f\x2f\x0c\0\0\0" + b"\0" * 50)
-    assert 'Convert it: python -c "from gensim.models.' in here("self", "she", "-e", "model.bin").err
 
 
 @pytest.mark.parametrize("word", ["-x", "$(id)", "it's!", "a\u202eb"])

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 
 import numpy as np
@@ -14,17 +13,14 @@ from attn_cli.pipeline.passes import open_passes
 from attn_cli.render.views.patch import screen
 from attn_cli.settings.output import View
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
-from tests.schema import complaints
+from tests.schema import printed
 from tests.shell import here
 
 CAT = "The cat sat on the", "The cat slept on the"
 
 
 def record(*args):
-    ran = here("patch", *args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert complaints(found) == []
+    found = printed("patch", *args)
     clean, corrupt = found["clean_difference"], found["corrupt_difference"]
     for name, shares in (found["recovered"] or {}).items():
         if shares is not None:
@@ -83,26 +79,31 @@ def test_the_differences_are_of_the_words_that_the_model_says():
     assert (other["target"]["token"], other["against"]["token"]) == ("floor", target)
 
 
-def test_equal_differences_have_no_share_and_the_screen_says_so():
+def test_equal_differences_have_no_share_and_where_the_stream_brings_nothing_only_heads_are_named():
     args = (CAT[0], CAT[0].replace(" ", "  "), "--target", "floor", "--against", "table")
     found = record(*args)
     assert found["recovered"] is None and found["clean_difference"] == found["corrupt_difference"]
     np.testing.assert_allclose(found["heads"], found["clean_difference"])
     assert "They are equal" in here("patch", *args).out
+    with open_passes([(one, None) for one in CAT], Settings()) as (clean, corrupt):
+        found = patch_of(clean, corrupt, CAT, None, None, lambda part: None)
+    nothing = np.full_like(found.maps["residual"], found.corrupt)
+    said = [*screen(found._replace(maps={**found.maps, "residual": nothing}), View())][-1].text
+    assert said.startswith("Most comes back of the heads, with head 2.3")
 
 
 def test_the_screen_names_the_strongest_sites_and_reckons_one_by_hand():
     found, out = record(*CAT), " ".join(here("patch", *CAT, env={"COLUMNS": "80"}).out.split())
     shares = np.array(found["recovered"]["heads"])
     layer, head = np.unravel_index(shares.argmax(), shares.shape)
-    assert re.search(
-        rf"of the heads, with head {layer}\.{head} .*{shares.max():.3f}".replace("0.", r"\."), out
-    )
+    strongest = rf"of the heads, with head {layer}\.{head} .*{shares.max():.3f}"
+    assert re.search(strongest.replace("0.", r"\."), out)
     number = r"([+-]\d*\.\d{4})"
-    by_hand = (
-        rf'corrupt {number}, with "sat/slept" before layer 1 {number}, clean {number}\. {number} of {number}'
+    said = re.search(
+        rf'By hand: corrupt {number}, with "sat/slept" before layer 1 {number}, clean {number}\. '
+        rf"{number} of {number} comes back: (\d?\.\d+)\.",
+        out,
     )
-    said = re.search(rf"By hand: {by_hand} comes back: (\d?\.\d+)\.", out)
     without, middle, clean, back, gap, share = map(float, said.groups())
     ends = found["corrupt_difference"], found["residual"][1][2], found["clean_difference"]
     assert (without, middle, clean) == tuple(round(one, 4) for one in ends)
@@ -123,14 +124,6 @@ def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_
         assert here("patch", *args, "-f", form).out.count("very") == 12
 
 
-def test_where_no_part_of_the_stream_brings_anything_only_heads_are_named():
-    with open_passes([(one, None) for one in CAT], Settings()) as (clean, corrupt):
-        found = patch_of(clean, corrupt, CAT, None, None, lambda part: None)
-    nothing = np.full_like(found.maps["residual"], found.corrupt)
-    said = [*screen(found._replace(maps={**found.maps, "residual": nothing}), View())][-1].text
-    assert said.startswith("Most comes back of the heads, with head 2.3")
-
-
 def test_csv_has_a_row_for_each_part():
     found, ran = record(*CAT), here("patch", *CAT, "-f", "csv")
     rows = [*csv.DictReader(io.StringIO(ran.out))]
@@ -142,10 +135,10 @@ def test_csv_has_a_row_for_each_part():
     assert (rows[2]["clean"], rows[2]["corrupt"]) == ("sat", "slept")
 
 
-def test_a_figure_of_patches_and_of_effects_has_their_numbers(tmp_path):
+def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_its_words(tmp_path):
     pytest.importorskip("matplotlib", minversion="3.11")
+    path = tmp_path / "x.svg"
     for command in (["patch", *CAT], ["effect", CAT[0]], ["effect", CAT[0], "--measure", "knock-out"]):
-        path = tmp_path / f"{len(command)}.svg"
         ran = here(*command, "--figure", "heatmap", "-o", str(path))
         assert ran.code == 0, ran.err
         drawn, screen = path.read_text(), here(*command).out
@@ -154,6 +147,8 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers(tmp_path):
         assert ">head<" in drawn and ">layer<" in drawn
         refused = here(*command, "--figure", "links", "-o", str(path))
         assert refused.code == 2 and f"{command[0]} has no figure of links" in refused.err
+    assert here("lens", CAT[0], "--figure", "heatmap", "-o", str(path)).code == 0
+    assert all(f">{word}</text>" in path.read_text() for word in ("table", "rabbit", "album", "on"))
 
 
 @pytest.mark.parametrize(

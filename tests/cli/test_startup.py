@@ -1,5 +1,6 @@
 """Nobody pays for what is not used: what each command may and may not import."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,34 +17,31 @@ OF_RICH = {"rich.console", "rich.table", "rich.markdown", "rich.progress"}
 OF_NUMPY = set() if version("numpy").startswith("1.") else {"numpy.ma"}  # NumPy 1 loads it itself
 
 
-def imported(*args: str) -> set[str]:
+def imported(*args: str, at_depth: str = r"\s*") -> set[str]:
+    """Return the modules that a run imports: all of them, or those that it imports itself."""
     command = [COMMAND[0], "-X", "importtime", *COMMAND[1:], *args]
     done = subprocess.run(command, input="", capture_output=True, text=True, env=surroundings())
     assert done.returncode == 0
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    return {line.rpartition("|")[2].strip() for line in lines}
+    return {*re.findall(rf"^import time:.*\|{at_depth}(\S+)$", done.stderr, re.M)}
+
+
+WITHOUT = {  # what is not there for the commands behind it
+    f"numpy rich {' '.join(HEAVY)}": """
+        --version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | lookup --help
+        learn --help | learn train --help | learn score --help
+    """,
+    "typer click": "--version",
+    " ".join(HEAVY): "schema | --show-completion bash | example",
+}
 
 
 @pytest.mark.parametrize(
-    "line",
-    apart(
-        "--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | lookup --help"
-        " | learn --help | learn train --help | learn score --help"
-    ),
+    ("without", "line"), [(names, line) for names, lines in WITHOUT.items() for line in apart(lines)]
 )
 @like_cases
-def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
-    ran = attn(*line.split(), env=blocked(tmp_path, "numpy", "rich", *HEAVY))
+def test_help_and_version_and_what_computes_nothing_import_nothing_heavy(without, line, tmp_path):
+    ran = attn(*line.split(), env=blocked(tmp_path, *without.split()))
     assert ran.code == 0 and "attn" in ran.out and ran.err == ""
-
-
-def test_the_version_needs_not_even_typer(tmp_path):
-    assert attn("--version", env=blocked(tmp_path, "typer", "click")).code == 0
-
-
-@pytest.mark.parametrize("line", ["schema", "--show-completion bash", "example"])
-def test_what_computes_nothing_imports_nothing_heavy(line, tmp_path):
-    assert attn(*line.split(), env=blocked(tmp_path, *HEAVY)).code == 0
 
 
 @pytest.mark.parametrize("kind", ["self", "explain"])
@@ -81,9 +79,7 @@ def test_attention_loads_no_training_and_no_validation_library_and_no_console_of
 
 @pytest.mark.parametrize("kind", ["self", "explain", "masked"])
 def test_numpy_is_loaded_by_the_command_itself_and_not_deep_in_other_imports(kind):
-    command = [COMMAND[0], "-X", "importtime", *COMMAND[1:], kind, "the cat sat"]
-    done = subprocess.run(command, capture_output=True, text=True, env=surroundings())
-    assert "| numpy" in [line[line.rindex("|") :] for line in done.stderr.splitlines() if "|" in line]
+    assert "numpy" in imported(kind, "the cat sat", at_depth=" ")
 
 
 def test_importing_the_package_imports_nothing_else():
