@@ -66,14 +66,18 @@ def attn(
     data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
     if not any(map(_OF_PYTHON.fullmatch, env or {})):
         return _forked(args, data or b"", surroundings(env), cwd, timeout)
-    done = subprocess.run(
-        [*COMMAND, *args],
-        input=data or b"",
-        capture_output=True,
-        env=surroundings(env),
-        cwd=cwd,
-        timeout=timeout,
-    )
+    return _started([*COMMAND, *args], data or b"", env, cwd, timeout)
+
+
+def _started(
+    command: Sequence[str | bytes],
+    data: bytes,
+    env: Mapping[str, str | None] | None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float = 60,
+) -> Ran:
+    made = surroundings(env)
+    done = subprocess.run(command, input=data, capture_output=True, env=made, cwd=cwd, timeout=timeout)
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
@@ -160,15 +164,9 @@ def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
     script = "set -o history -H; attn() { printf '%s\\0' $# \"$@\"; }\n" + "".join(
         f"{line}\n" for line in lines
     )
-    done = subprocess.run(
-        ["bash", "--norc"],
-        input=os.fsencode(script),
-        capture_output=True,
-        env=surroundings({"LC_ALL": locale}),
-        timeout=60,
-    )
-    assert not done.stderr, done.stderr  # a line that the history has changed is told there
-    words = iter(os.fsdecode(done.stdout).split("\0")[:-1])
+    ran = _started(["bash", "--norc"], os.fsencode(script), {"LC_ALL": locale})
+    assert not ran.err, ran.err  # a line that the history has changed is told there
+    words = iter(ran.out.split("\0")[:-1])
     return [[next(words) for _ in range(int(n))] for n in words]
 
 
@@ -177,15 +175,7 @@ def shell(
 ) -> Ran:
     """Run a line of bash in which `attn` is attn; a failing part of a pipe is the code of the whole."""
     script = f'attn() {{ {shlex.join(COMMAND)} "$@"; }}; set -o pipefail; {line}'
-    done = subprocess.run(
-        ["bash", "-c", script],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=surroundings(env),
-        cwd=cwd,
-        timeout=60,
-    )
-    return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
+    return _started(["bash", "-c", script], b"", env, cwd)
 
 
 def terminal(

@@ -116,17 +116,8 @@ def test_textual_is_imported_by_four_modules():
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}
 # The last of Dask's makes the keys of a local cluster.
 EXTRAS |= {"batch": {"pyarrow"}, "dask": {"dask", "distributed", "fsspec", "cryptography"}}
-KNOWN = {
-    "numpy",
-    "typer",
-    "rich",
-    "wcwidth",
-    "gensim",
-    "platformdirs",
-    "rapidfuzz",
-    "threadpoolctl",
-    "orjson",
-}
+KNOWN = {"numpy", "typer", "rich", "wcwidth", "gensim"}
+KNOWN |= {"platformdirs", "rapidfuzz", "threadpoolctl", "orjson"}
 
 
 # The last makes the keys of a local cluster.

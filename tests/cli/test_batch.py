@@ -155,32 +155,13 @@ def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
 
 
 def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
-    lines = [
-        "a b",
-        "",
-        "c d",
-        "...",
-        "a",
-        "a " * LONGEST_LINE,
-        "c a",
-        "a " * 20_000,
-        "a" * LONGEST_LINE + "a",
-    ]
+    long, longest, most = "a " * LONGEST_LINE, "a" * LONGEST_LINE + "a", "a " * 20_000
+    lines = ["a b", "", "c d", "...", "a", long, "c a", most, longest]  # the third has no a in it
     got = here("batch", write(lines), *RANDOM, "-q", "a", "--keep-going")
     records = [json.loads(line) for line in got.out.splitlines()]
     assert not any(map(complaints, records))
     errors = [record.get("error") for record in records]
-    wanted = [
-        None,
-        (2, 65),
-        (3, 2),
-        (4, 65),
-        None,
-        (6, 65),
-        None,
-        (8, 65),
-        (9, 65),
-    ]  # the third has no a in it
+    wanted = [None, (2, 65), (3, 2), (4, 65), None, (6, 65), None, (8, 65), (9, 65)]
     assert [error and (error["line"], error["code"]) for error in errors] == wanted
     assert records[6]["key_tokens"] == ["c", "a"] and "5,000 tokens" in errors[7]["message"]
     assert got.code == 65

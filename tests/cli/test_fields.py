@@ -10,6 +10,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.settings.output import nodes_of
 from tests.alike import assert_alike
+from tests.cli.tables import told
 from tests.schema import SCHEMA
 from tests.shell import here
 from tests.thorough import like_cases
@@ -108,24 +109,17 @@ def test_a_step_is_there_where_it_is_named_all_is_everything_and_what_does_not_a
     assert_alike([shown[key] for key in ("weights", "key_tokens")], [whole["weights"], whole["key_tokens"]])
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ("wieghts", "Did you mean weights?"),
-        ("weights,", "cannot be ''"),
-        ("", "cannot be ''"),
-        ("values", "JSON of kind self has no key 'values'."),
-        ("kind", "which are always there"),
-        ("mask_views", "with --show mask only"),
-        ("heads.wieghts", "Did you mean heads.weights?"),
-        ("weights.0", "weights has no key '0'."),
-        ("embedding.", "embedding has no key ''."),
-        ("haeds.q", "Did you mean heads?"),
-        ("\x1b[31m", "cannot be '^[[31m'"),
-    ],
-)
+WRONG = """
+wieghts => Did you mean weights? | weights, => cannot be '' | '' => cannot be '' | kind => which are always there
+values => JSON of kind self has no key 'values'. | mask_views => with --show mask only | haeds.q => Did you mean heads?
+heads.wieghts => Did you mean heads.weights? | weights.0 => weights has no key '0'. | \x1b[31m => cannot be '^[[31m'
+embedding. => embedding has no key ''.
+"""
+
+
+@pytest.mark.parametrize(("fields", "said"), told(WRONG))
 def test_an_unknown_key_is_wrong_usage(fields, said):
-    ran = here("self", TEXT, *RANDOM, "-f", "json", "--fields", fields)
+    ran = here("self", TEXT, *RANDOM, "-f", "json", "--fields", *fields)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.count("\n") == 1 and said in json.loads(ran.err)["error"]["message"] + ran.err
 
