@@ -139,9 +139,7 @@ W: dict[str, Any] = {"W_q": A, "W_k": B, "W_v": C}
 WRONG_W: list[tuple[str, Any]] = [("W_q", wrong) for wrong in (5, [[1], [1, 0]], [[1, 2, 3]], [[1, "x"]])]
 WRONG_W += [("W_k", [[1e308] * 2] * 2), ("heads", 3), ("layout", "x"), ("W_o", [[1]]), ("Q", [[1, 0, 3]])]
 SETS = {
-    "PAGES": "|explain|self|masked|cross|lookup|compute|check|exercise|compare|show|example|vectors|vectors list"
-    "|vectors info|vectors nearest|vectors analogy|vectors import|vectors remove|vectors export|vectors download"
-    "|vectors train|learn|learn score|learn train|batch|bench|config|schema",
+    "PAGES": "|".join(map(" ".join, docs.commands())),
     "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
     "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
     "VARIABLES": "|".join(
