@@ -25,9 +25,9 @@ ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTH
     "command",
     apart(
         f"""
-        --help | self --help | --version | schema | --show-completion zsh | vectors nearest the --top 40000
+        --help | self --help | --version | schema | self "$LONG" -e random -f json -o /dev/stdout
         explain "{FOX}" | self "$LONG" -e random | self "$LONG" -e random --full -f json
-        self "$LONG" -e random -f csv --tidy | exercise | self "$LONG" -e random -f json -o /dev/stdout
+        vectors nearest the --top 40000 | self "$LONG" -e random -f csv --tidy | exercise | --show-completion zsh
         """
     ),
 )
