@@ -46,10 +46,10 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
     "args",
     typed(
         """
-        --version | explain TEXT | self TEXT | masked TEXT | cross she "likes coffee"
-        lookup colour brand=Porche color=black | example | vectors info | vectors nearest coffee | self TEXT --head subject | self TEXT --head all
-        self TEXT --head 10 --layer 0 | self "zzxq likes coffee" --oov model | self TEXT --heads 4 | schema
-        -V | --help | self -h | vectors --help | learn --help | learn score -h | --show-completion bash
+        --version | explain TEXT | self TEXT | masked TEXT | cross she "likes coffee" | schema | self TEXT --heads 4
+        lookup colour brand=Porche color=black | example | vectors info | vectors nearest coffee | self TEXT --head all
+        self TEXT --head 10 --layer 0 | self "zzxq likes coffee" --oov model | self TEXT --head subject | -V | --help
+        self -h | vectors --help | learn --help | learn score -h | --show-completion bash
         """
     ),
     ids=" ".join,
