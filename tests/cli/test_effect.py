@@ -116,18 +116,3 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):
     assert told("the [MASK]", "-m", model, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
     said = here("effect", "the [MASK]", "-m", model, "--target", "qqz").err
     assert "qqz is not in the vocabulary of bert" in said
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
-        (("ab", "-m", "LETTERS", "--target", "ba"), 2, "is no single token of letters, but 2: b, a"),
-        (("ab", "-m", "LETTERS", "-p", "language"), 2, "--projection"),
-        (("ab", "-m", "BARE"), 65, "no language-model head"),
-    ],
-)
-def test_what_has_no_meaning_is_refused_in_a_line(args, code, said, letters, tmp_path):
-    T = {name: M for name, M in gpt2().items() if "lm_head" not in name}
-    made = {"LETTERS": letters, "BARE": small_gpt2(tmp_path / "bare", T, tie_word_embeddings=False)}
-    ran = here("effect", *(made.get(one, one) for one in args))
-    assert (ran.code, ran.out) == (code, "") and said in plain(ran.err)

@@ -122,20 +122,6 @@ def test_a_screen_fits_80_columns_bars_grow_and_a_pipe_has_the_same(letters):
     assert {"rank", "probability", "logit_5"} < rows[0].keys()
 
 
-def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
-    bare, two = small_bert(tmp_path / "bare", head=False), ("-p", "language", "-m", letters)
-    for more, code, told in (
-        (("-m", bare), 65, "no language-model head"),
-        (two, 2, "--projection"),
-        (("-m", letters, "--ids", "2,6"), 2, "no word '6'"),
-        (("-m", letters, "--ids", "a"), 2, "Give ids from 0 to 5"),
-        (("-m", letters, "-q", "z"), 2, "no token 'z'"),
-        (("-m", letters, "--context", "b"), 2, "one text"),
-    ):
-        ran = here("lens", "ab a", *more)
-        assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1) and told in ran.err, ran
-
-
 TRANSLATORS = ("marian, two vocabularies", "t5, as v1.1")
 
 

@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
 from tests.cli.tables import apart, told, typed
-from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 
@@ -24,6 +24,14 @@ TEXT = "dabca"
 def folders(tmp_path_factory):
     at = tmp_path_factory.mktemp("models")
     return small_gpt2(at / "gpt2"), small_bert(at / "bert")
+
+
+@pytest.fixture(scope="module")
+def models(folders, tmp_path_factory):
+    at, T = tmp_path_factory.mktemp("headless"), gpt2()
+    untied = small_gpt2(at / "untied", {n: T[n] for n in T if "lm_head" not in n}, tie_word_embeddings=False)
+    made = (*folders, small_bert(at / "bare", head=False), untied)
+    return dict(zip(("GPT2", "BERT", "BARE", "UNTIED"), made, strict=True))
 
 
 @pytest.fixture
@@ -217,17 +225,41 @@ SAID = """
     self [SEP] -m BERT --hide-special => 65 all tokens are special
     self "the cats" -m BERT --hide-special -q nosuch => 2 its number from 0 to 2.
     self "the cats" -m BERT --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
+    effect ab -m GPT2 --target ba => 2 is no single token of gpt2, but 2: b, a
+    effect ab -m GPT2 -p language => 2 --projection | effect ab -m UNTIED => 65 no language-model head
+    lens "ab a" -m GPT2 -p language => 2 --projection | lens "ab a" -m BARE => 65 no language-model head
+    lens "ab a" -m GPT2 --ids 2,6 => 2 no word '6' | lens "ab a" -m GPT2 --ids a => 2 Give ids from 0 to 5
+    lens "ab a" -m GPT2 -q z => 2 no token 'z' | lens "ab a" -m GPT2 --context b => 2 one text
+    patch "a b c" "a b" => 65 The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing
+    patch "the big cat" "the cat sat down" => 65 the corrupt one 4. They part at token 1: big cat / cat sat down
+    patch "[MASK] home the" "the home [MASK]" -m BERT => 65 mask is token 1, and the corrupt one's token 3
+    patch the a -m BERT => 65 [MASK] | patch ab aa -m GPT2 --target abc => 2 abc is no single token of
+    patch ab aa -m GPT2 --corrupt-context abc => 2 requires --context
+    patch "the [MASK]" "a [MASK]" -m BARE => 65 no language-model head
+    generate "" => 65 Type some words. | generate "" -m GPT2 => 65 gpt2 finds no tokens in the text
+    generate xyz -m GPT2 => 65 gpt2 finds no tokens in the text | generate "the cats" -m BERT => 2 not causal
+    self cat --pair cats => 2 --pair needs a model that reads pairs of texts
+    self cat -m BERT --between a-b => 2 --between a-b needs a pair of texts
+    self dab -m GPT2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
+    heads dab -m GPT2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
+    cross cat home -m BERT => 2 attn self TEXT --pair TEXT -m DIR
+    self cat -m BERT --pair "" => 65 no tokens in the second text of the pair
+    heads --texts lines.tsv -m BERT --pair x => 2 --pair and --texts exclude each other
+    heads --texts lines.tsv -m BERT --between a-b => 2 --between a-b needs a pair of texts
+    batch lines.tsv --kind pair => 2 --pair needs a model
+    batch lines.tsv --kind pair -m BERT => 65 No tab in this line
 """
 
 
 @pytest.mark.parametrize(
     ("args", "said"), told(SAID), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_what_is_said_of_a_model(args, said, folders):
+def test_what_is_said_of_a_model(args, said, models, at):
+    (at / "lines.tsv").write_text("the cats\n")
     code, _, rest = said.partition(" ") if said[:1].isdigit() else ("0", "", said)
-    folder = dict(zip(("GPT2", "BERT"), folders, strict=True))
-    ran = here(*(re.sub("^(GPT2|BERT)", lambda found: folder[found[1]], arg) for arg in args))
-    assert ran.code == int(code) and ran.err.count("\n") == (code != "0")
+    name = re.compile("^(GPT2|BERT|BARE|UNTIED)")
+    ran = here(*(name.sub(lambda found: models[found[1]], arg) for arg in args))
+    assert ran.code == int(code) and ran.err.count("\n") == (code != "0") == (ran.out == "")
     text = " ".join((ran.err if code != "0" else ran.out).split())
     for part in rest.split("; "):
         assert (part.lstrip("!") in text) != part.startswith("!"), (part, text)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.alike import FLOAT32, assert_alike
-from tests.cli.tables import told
-from tests.models.checkpoints.by_hand import small_bert, small_gpt2
+from tests.models.checkpoints.by_hand import small_bert
 from tests.pipeline.records import record
 from tests.shell import here
 
@@ -82,28 +81,3 @@ def test_a_gap_is_filled_with_both_texts_in_sight_and_words_that_are_lacking_nam
     assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])
     notes = pair(folder, text="the zebra", second="a lion home")["notes"]
     assert any('"zebra", "lion" are not in the vocabulary' in note for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    told(
-        """
-        self cat --pair cats => --pair needs a model that reads pairs of texts
-        self cat -m BERT --between a-b => --between a-b needs a pair of texts
-        self dab -m GPT2 --pair ab => A decoder (of the type gpt2) reads no pairs of texts
-        heads dab -m GPT2 --pair ab => A decoder (of the type gpt2) reads no pairs of texts
-        cross cat home -m BERT => attn self TEXT --pair TEXT -m DIR
-        self cat -m BERT --pair "" => 65 no tokens in the second text of the pair
-        heads --texts lines.tsv -m BERT --pair x => --pair and --texts exclude each other
-        heads --texts lines.tsv -m BERT --between a-b => --between a-b needs a pair of texts
-        batch lines.tsv --kind pair => --pair needs a model
-        batch lines.tsv --kind pair -m BERT => 65 No tab in this line
-        """
-    ),
-)
-def test_what_has_no_pair_is_refused_in_a_line(args, says, folder, at):
-    small_gpt2(at / "gpt2")
-    (at / "lines.tsv").write_text("the cats\n")
-    ran = here(*(arg.replace("BERT", "bert").replace("GPT2", "gpt2") for arg in args))
-    code, says = (65, says[3:]) if says.startswith("65 ") else (2, says)
-    assert ran.code == code and ran.err.count("\n") == 1 and says in " ".join(ran.err.split())

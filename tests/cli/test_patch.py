@@ -149,26 +149,3 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_
         assert refused.code == 2 and f"{command[0]} has no figure of links" in refused.err
     assert here("lens", CAT[0], "--figure", "heatmap", "-o", str(path)).code == 0
     assert all(f">{word}</text>" in path.read_text() for word in ("table", "rabbit", "album", "on"))
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
-        (["a b c", "a b"], 65, "The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing"),
-        (["the big cat", "the cat sat down"], 65, "the corrupt one 4. They part at token 1: big cat / cat sat down"),
-        (["[MASK] home the", "the home [MASK]", "-m", "PIECES"], 65, "mask is token 1, and the corrupt one's token 3"),
-        (["the", "a", "-m", "PIECES"], 65, "[MASK]"),
-        (["ab", "aa", "-m", "LETTERS", "--target", "abc"], 2, "abc is no single token of"),
-        (["ab", "aa", "-m", "LETTERS", "--corrupt-context", "abc"], 2, "requires --context"),
-        (["the [MASK]", "a [MASK]", "-m", "HEADLESS"], 65, "head"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_patched_is_refused_in_one_line(args, code, said, tmp_path):
-    made = {
-        "PIECES": small_bert,
-        "LETTERS": small_gpt2,
-        "HEADLESS": lambda path: small_bert(path, head=False),
-    }
-    ran = here("patch", *(made[one](tmp_path / one) if one in made else one for one in args))
-    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran.err
-    assert said in ran.err
