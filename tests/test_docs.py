@@ -1,14 +1,18 @@
 """The documentation is up to date, complete and true; `python -m tests.docs --write` brings it there."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from attn_cli import __version__
 from attn_cli.cli import app as cli
-from tests import docs
+from tests import docs, lecture, man, site
 from tests.thorough import like_cases
 
 PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}
@@ -188,3 +192,124 @@ def test_a_stale_page_is_reported_and_then_written(tmp_path, monkeypatch, capsys
     assert docs.main(["README.md"]) == 0
     assert docs.main(["docs/none.md"]) == 2
     assert "usage:" in capsys.readouterr().err
+
+
+# The manual has a page for every command, with all of its options, that man shows without a complaint.
+
+
+SECTIONS = re.findall(
+    "[A-Z ]+", "NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,FILES,ENVIRONMENT,EXAMPLES,SEE ALSO"
+)
+
+
+def shown(*names: str) -> str:
+    """Return what man shows of pages; its complaints are an error."""
+    version = ["man", "--version"]
+    if not shutil.which("man") or not subprocess.run(version, capture_output=True).stdout.startswith(
+        b"man 2"
+    ):
+        pytest.skip("man-db is not installed: the man of macOS has other options.")
+    command = ["man", "--warnings", "-E", "UTF-8", "-l", *(str(man.FOLDER / f"{name}.1") for name in names)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MANWIDTH": "100"})
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_pages_say_what_the_help_says_today() -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in man.FOLDER.iterdir()}
+    assert kept == man.pages(), "Run: python -m tests.docs --write"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
+@like_cases
+def test_a_page_has_every_section_and_every_option_as_it_is_typed(words: tuple[str, ...]) -> None:
+    text = shown("-".join(("attn", *words)))
+    assert [line for line in text.splitlines() if line in SECTIONS] == SECTIONS
+    options = text.partition("\nOPTIONS\n")[2].partition("\nEXIT STATUS\n")[0]
+    for one in COMMANDS[words].params:
+        for name in (*one.opts, *one.secondary_opts) if one.param_type_name == "option" else ():
+            assert re.search(rf"^ +(\S.*[ ,])?{re.escape(name)}\b", options, re.M), f"{name} is missing"
+        if one.envvar:
+            assert one.envvar in text.partition("\nENVIRONMENT\n")[2]
+
+
+def test_no_letter_is_taken_for_an_order_or_made_prettier() -> None:
+    assert man.filled(".PP -q 'it' `a\\b` ~^ √2 – \"x\"") == [
+        r"\&.PP \-q \(aqit\(aq \fBa\eb\fR \(ti\(ha \[u221A]2 \[u2013] " + '"x"'
+    ]
+    assert man.code("'") == r"\(aq"
+
+
+# The recorded lecture is what its script types; its picture shows the recording, and moves without a script.
+
+
+CAST = lecture.CAST.read_text(encoding="utf-8")
+PICTURE = lecture.PICTURE.read_text(encoding="utf-8")
+
+
+def test_the_recording_types_the_commands_of_the_script() -> None:
+    commands = re.findall(r"^\$ (.*)$", lecture.SCRIPT.read_text(encoding="utf-8"), re.M)
+    first_lines = [
+        "".join(run.text for run in rows[0]) for _, rows in lecture.screens(lecture.events_of(CAST))
+    ]
+    for command in commands:
+        assert f"${command}"[: lecture.COLUMNS - 1] in first_lines
+
+
+def test_the_picture_is_drawn_from_the_recording() -> None:
+    assert lecture.drawn(CAST) == PICTURE, "Run: python -m tests.lecture --write"
+
+
+def test_the_picture_is_small_loads_nothing_and_stands_still_where_motion_is_unwelcome() -> None:
+    assert len(PICTURE) < 300_000
+    assert not re.search(r"<script|href|url\(|@import|\son\w+=", PICTURE)
+    style, _, moving = PICTURE.partition("@media (prefers-reduced-motion:no-preference){")
+    assert "animation" not in style and "@keyframes" in moving
+    shown = [one for one in ET.fromstring(PICTURE).iter() if one.get("class", "").endswith(" s")]
+    assert "looks most at" in "".join(text for one in shown for text in one.itertext())
+
+
+def test_each_moment_of_the_picture_shows_the_screen_of_that_moment() -> None:
+    events = lecture.events_of(CAST)
+    rows = list(lecture.spans(events))
+    by_time = dict(lecture.screens(events))  # the last of a moment
+    for at, screen in list(by_time.items())[:-1]:
+        seen = {one.row: one.runs for one in rows if one.start <= at < one.stop}
+        assert seen == {n: runs for n, runs in enumerate(screen) if runs}
+
+
+def test_a_cell_keeps_its_colours_and_its_place() -> None:
+    cast = lecture.written(
+        [(0.0, "ab \x1b[1;31mc<\x1b[0m \x1b[7md\x1b[0m \x1b[48;2;1;2;3m  \x1b[0m"), (1.0, "")]
+    )
+    (_, screen), *_ = lecture.screens(lecture.events_of(cast))
+    plain, red = (lecture.INK, lecture.PAPER, False), (lecture.COLOURS["red"], lecture.PAPER, True)
+    reverse, filled = (lecture.PAPER, lecture.INK, False), (lecture.INK, "#010203", False)
+    runs = ((0, "ab", plain), (3, "c<", red), (6, "d", reverse), (8, "  ", filled))
+    assert screen[0] == tuple(lecture.Run(*one) for one in runs)
+    assert "c&lt;</text>" in lecture.run_drawn(screen[0][1], 0, {})
+
+
+# The check of the built site finds what is wrong with one; `python -m tests.site` runs it on the documentation.
+
+
+GOOD = '<h1 id="a">A</h1><a href="sub/b.html#b">b</a><a href="#a">a</a><img src="one.svg#only-light">'
+WRONG = {
+    '<a href="c.html">c</a>': "index.html links to c.html, which does not exist.",
+    '<a href="sub/b.html#c">c</a>': "index.html links to sub/b.html#c, which is not a heading there.",
+    '<img src="two.svg">': "index.html links to two.svg, which does not exist.",
+    '<script src="https://example.org/a.js"></script>': "index.html loads https://example.org/a.js.",
+    '<link href="//example.org/a.css">': "index.html loads //example.org/a.css.",
+}
+
+
+def test_a_link_to_nothing_and_what_another_server_has_are_found(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "one.svg").touch()
+    (tmp_path / "sub" / "b.html").write_text(
+        '<h1 id="b">B</h1><a href="../index.html">up</a><a href="https://a.org">'
+    )
+    (tmp_path / "index.html").write_text(GOOD)
+    assert list(site.complaints(tmp_path)) == []
+    (tmp_path / "index.html").write_text(GOOD + "".join(WRONG))
+    assert sorted(site.complaints(tmp_path)) == sorted(WRONG.values())
