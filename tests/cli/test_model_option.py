@@ -225,6 +225,8 @@ SAID = """
     self [SEP] -m BERT --hide-special => 65 all tokens are special
     self "the cats" -m BERT --hide-special -q nosuch => 2 its number from 0 to 2.
     self "the cats" -m BERT --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
+    explain "the cat" -m BERT --swap cat=cat => 2 changes no token
+    explain "the cat" -m BERT --swap cat=CAT => 2 changes no token
     effect ab -m GPT2 --target ba => 2 is no single token of gpt2, but 2: b, a
     effect ab -m GPT2 -p language => 2 --projection | effect ab -m UNTIED => 65 no language-model head
     lens "ab a" -m GPT2 -p language => 2 --projection | lens "ab a" -m BARE => 65 no language-model head
