@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 HELP_WIDTH, WIDTH = 100, 80
 
-CODES = {name: value for name, value in vars(errors).items() if type(value) is int and name != "LONGEST"}
+CODES = {name: value for name, value in vars(errors).items() if type(value) is int}
 # What each exit code means; a code that errors.py adds must be added here.
 MEANINGS = {
     "FINE": "Fine, also when the reader of a pipe left early.",
