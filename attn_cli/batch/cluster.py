@@ -11,12 +11,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import attn_cli
+from attn_cli.batch import lines, storage
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan
 from attn_cli.batch.folder import Folder, absolute
-from attn_cli.batch.lines import Job
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
-from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import PartTask, Report, claim, compute_part, on_a_worker, release
 from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError, visible
 from attn_cli.io.console import say
@@ -70,7 +69,7 @@ class Dask:
         return in_order
 
     def parts(
-        self, job: Job, folder: Folder, plan: Plan, manifest: manifests.Manifest, report: Report
+        self, job: lines.Job, folder: Folder, plan: Plan, manifest: manifests.Manifest, report: Report
     ) -> Iterator[manifests.PartEntry]:
         """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
         errors: dict[int, AttnError] = {}  # of bad lines, by their tasks: those before them may have others
@@ -206,7 +205,7 @@ class Dask:
 def _wait_for(folder: Folder, part: manifests.PartEntry) -> None:
     """Wait until a part that a worker wrote is seen here; WriteError if it is not: then the folder is not shared."""
     end = time.monotonic() + PATIENCE
-    while not is_url(folder.path) and folder.size(part.file) != part.bytes:
+    while not storage.is_url(folder.path) and folder.size(part.file) != part.bytes:
         if time.monotonic() > end:
             said = f"A worker wrote {folder.name.rstrip('/')}/{part.file}, and it is not here."
             hint = "All machines must see the folder: a shared one, or s3://, gs:// or hdfs://."

@@ -11,9 +11,8 @@ from hashlib import blake2b
 from itertools import accumulate, chain, islice
 from typing import Any, NamedTuple
 
-from attn_cli.batch import manifest
+from attn_cli.batch import manifest, storage
 from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
-from attn_cli.batch.storage import LONGEST_MAGIC, Input
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.files import packing
 
@@ -34,7 +33,7 @@ class Scan(NamedTuple):
 class Place(NamedTuple):
     """Where lines start: so many line ends behind a byte of a file. They go on to the file's end, or the part's."""
 
-    file: Input
+    file: storage.Input
     start: int
     skip: int
 
@@ -65,27 +64,27 @@ class Cut(NamedTuple):
             raise FileError(f"The input has {left:,} fewer lines than it had.", "Rerun when it is complete.")
 
 
-def blocks_of(files: Sequence[Input]) -> list[tuple[Input, int, int]]:
+def blocks_of(files: Sequence[storage.Input]) -> list[tuple[storage.Input, int, int]]:
     """Return the blocks of files, in order: the file, where the block starts in it, and how many bytes it has."""
     starts = [(file, start) for file in files for start in range(0, file.size, BLOCK)]
     return [(file, start, min(BLOCK, file.size - start)) for file, start in starts]
 
 
-def scan_block(file: Input, start: int, size: int) -> Scan:
+def scan_block(file: storage.Input, start: int, size: int) -> Scan:
     """Return what a block of a file holds."""
     digest, ends, head, last = blake2b(digest_size=16), list[int](), b"", b""
     with file.open() as stream:
         for piece in file.pieces(stream, start, size, PIECE):
             digest.update(piece)
             ends.append(piece.count(b"\n"))
-            head, last = head or piece[:LONGEST_MAGIC], piece[-1:]
+            head, last = head or piece[: storage.LONGEST_MAGIC], piece[-1:]
     return Scan(digest.hexdigest(), tuple(ends), head, last)
 
 
 class Plan:
     """Files whose blocks were scanned: their fingerprint, and their parts."""
 
-    def __init__(self, files: Sequence[Input], scans: Sequence[Scan]) -> None:
+    def __init__(self, files: Sequence[storage.Input], scans: Sequence[Scan]) -> None:
         self.files, left = files, iter(scans)
         self.scans = [list(islice(left, len(blocks_of([file])))) for file in files]
         starts = [found[0].start if found else b"" for found in self.scans]

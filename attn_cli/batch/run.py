@@ -13,12 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from attn_cli.batch import cut, forms, storage
 from attn_cli.batch import manifest as manifests
-from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.folder import Folder, absolute, folder_of
-from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Feed, Job, chunks_of
-from attn_cli.batch.storage import Input, is_url
 from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError, count
 from attn_cli.io.console import say
@@ -34,11 +32,11 @@ SHARE = 0.05  # of the time, at most, goes into writing the manifest
 
 
 def write_stream(
-    job: Job, files: Sequence[Input], workers: int, stream: IO[bytes], report: LinesReport
+    job: Job, files: Sequence[storage.Input], workers: int, stream: IO[bytes], report: LinesReport
 ) -> tuple[int, int]:
     """Write all records, up to a bad line, to a stream; return how many lines there were, and how many were refused."""
     feed, lines, refused = Feed(files), 0, 0
-    with FORMS[job.form].sink(stream, job) as write:
+    with forms.FORMS[job.form].sink(stream, job) as write:
         for chunk in outputs(job, chunks_of(feed.groups(), 1, feed.is_ready), workers, feed.is_ready):
             if chunk.data:
                 write(chunk.data)
@@ -50,12 +48,12 @@ def write_stream(
 
 
 def write_folder(
-    job: Job, files: Sequence[Input], folder: Folder, engine: Engine, force: bool, report: LinesReport
+    job: Job, files: Sequence[storage.Input], folder: Folder, engine: Engine, force: bool, report: LinesReport
 ) -> tuple[int, int]:
     """Write the parts of a folder that are missing; return how many lines it has now, and how many were refused."""
     _check_inputs(folder, files)
     with folder.locked():
-        plan = Plan(files, engine.map(scan_block, blocks_of(files)))
+        plan = cut.Plan(files, engine.map(cut.scan_block, cut.blocks_of(files)))
         manifest = _open_run(folder, job, plan, engine, force)
         done = f"{count(manifest.lines, 'line', 'lines')} in {count(len(manifest.parts), 'part', 'parts')}"
         if manifest.complete:
@@ -88,10 +86,10 @@ def write_folder(
     return manifest.lines, manifest.refused
 
 
-def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
+def _check_inputs(folder: Folder, files: Sequence[storage.Input]) -> None:
     """Refuse to write into a folder where a file that is read has the name of one that is written."""
     named = [one.path.removeprefix("file://") for one in (folder, *files)]
-    place, *paths = [path.rstrip("/") if is_url(path) else os.path.realpath(path) for path in named]
+    place, *paths = [path.rstrip("/") if storage.is_url(path) else os.path.realpath(path) for path in named]
     for file, path in zip(files, paths, strict=True):
         at, name = os.path.split(path)
         if at == place and manifests.OURS.fullmatch(name):
@@ -99,7 +97,7 @@ def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
             raise UsageError(said, "Write into another folder.", "--output")
 
 
-def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> manifests.Manifest:
+def _open_run(folder: Folder, job: Job, plan: cut.Plan, engine: Engine, force: bool) -> manifests.Manifest:
     """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
 
     The folder may be anybody's: InputError, and no change, where it holds what this run did not write, unless `force`.
@@ -122,7 +120,7 @@ def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool)
 
 
 def _manifest(
-    folder: Folder, names: Mapping[str, bool], new: manifests.Manifest, plan: Plan
+    folder: Folder, names: Mapping[str, bool], new: manifests.Manifest, plan: cut.Plan
 ) -> manifests.Manifest | None:
     """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
     place = folder.name.rstrip("/")

@@ -17,11 +17,10 @@ from mmap import mmap
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import attn_cli
+from attn_cli.batch import compute, forms
 from attn_cli.batch import manifest as manifests
-from attn_cli.batch.compute import Computer
 from attn_cli.batch.cut import Cut, Plan
 from attn_cli.batch.folder import Folder, folder_of
-from attn_cli.batch.forms import FORMS, write_chunk
 from attn_cli.batch.lines import LINES, Chunk, ChunkOutput, Job
 from attn_cli.batch.manifest import OWNER, Manifest, PartEntry, hashes_of_files, part_name
 from attn_cli.core.threads import one_blas_thread
@@ -68,11 +67,11 @@ def outputs(
 
     Other processes are started for more than one chunk. A chunk that is not ready is waited for where all else is done.
     """
-    with Computer(job) as computer:
+    with compute.Computer(job) as computer:
         for chunk in chunks:
             if workers > 1 and len(chunk.lines) == LINES:
                 break
-            yield write_chunk(computer, chunk)
+            yield forms.write_chunk(computer, chunk)
         else:
             return
     yield from _of_processes(job, chain([chunk], chunks), workers, is_ready)
@@ -150,7 +149,7 @@ def _begin(slots: list[mmap]) -> None:
 
 def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
     """Return what a chunk becomes, its turn, and how many bytes were left in the slot of that turn, not sent."""
-    found = write_chunk(_computer(job), chunk)
+    found = forms.write_chunk(_computer(job), chunk)
     size = len(found.data)
     if turn >= len(_slots) or size > SLOT:
         return found._replace(data=bytes(found.data)), turn, 0
@@ -158,7 +157,7 @@ def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
     return found._replace(data=b""), turn, size
 
 
-_computer = cache(Computer)  # of a process of the pool
+_computer = cache(compute.Computer)  # of a process of the pool
 _slots: list[mmap] = []  # memory that it shares with the first
 
 
@@ -170,7 +169,7 @@ def write_part(
 
     def write(stream: IO[bytes]) -> None:
         nonlocal lines, refused
-        with FORMS[job.form].sink(stream, job) as put:
+        with forms.FORMS[job.form].sink(stream, job) as put:
             for chunk in chunks:
                 if chunk.error is not None:
                     raise chunk.error
@@ -225,7 +224,7 @@ def compute_part(task: PartTask) -> PartEntry:
             said = f"{folder.name} is no longer this run's: it has ended, or another has begun."
             raise WriteError(said, "Give each run a folder of its own.")
 
-    chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
+    chunks = (forms.write_chunk(computer, chunk) for chunk in task.cut.chunks())
     with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
         return write_part(folder, computer.job, task.cut.number, chunks, lambda lines: None, check)
 
@@ -242,7 +241,7 @@ def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
         raise WriteError(f"A worker cannot go on: {reason(error)}.") from None
 
 
-def _prepared(task: PartTask) -> Computer:
+def _prepared(task: PartTask) -> compute.Computer:
     """Return what computes the job: models, vectors, tables of words are kept for the parts that follow."""
     if getattr(_of_thread, "job", None) != task.job:
         if hasattr(_of_thread, "computer"):
@@ -253,6 +252,6 @@ def _prepared(task: PartTask) -> Computer:
             if task.files.get(name, found) != found:
                 said = f"A worker has another {name} than this machine."
                 raise InputError(said, "Give all machines the same files.")
-        _of_thread.computer, _of_thread.job = Computer(job), task.job
-    computer: Computer = _of_thread.computer
+        _of_thread.computer, _of_thread.job = compute.Computer(job), task.job
+    computer: compute.Computer = _of_thread.computer
     return computer

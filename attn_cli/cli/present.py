@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from attn_cli.errors import UsageError
-from attn_cli.io import console, signals
-from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
+from attn_cli.io import console, raw_terminal, signals
 from attn_cli.render.blocks import Block
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
@@ -52,8 +51,8 @@ def present(blocks: Blocks, view: View) -> None:
         if os.environ.get("TERM", "") in ("", "dumb"):
             _scroll(blocks, view)
             return
-        with contextlib.suppress(NoKeyboard):
-            with RawTerminal(second_screen=True) as screen:
+        with contextlib.suppress(raw_terminal.NoKeyboard):
+            with raw_terminal.RawTerminal(second_screen=True) as screen:
                 presenter = Presenter(blocks, view, screen)
                 presenter.run()
             console.put_plain(presenter.shown())
@@ -66,7 +65,7 @@ def present(blocks: Blocks, view: View) -> None:
 class Presenter:
     """A screen on a terminal: its parts, which one is shown, which screenful of it, and what the keys do."""
 
-    def __init__(self, blocks: Blocks, view: View, screen: RawTerminal) -> None:
+    def __init__(self, blocks: Blocks, view: View, screen: raw_terminal.RawTerminal) -> None:
         self.blocks, self.view, self.screen = blocks, view, screen
         self.part, self.at = 0, 0  # and the screenful of the part
         self.typed = ""  # digits of a part's number that may go on
@@ -196,6 +195,6 @@ def _prompted() -> str | None:
 
 
 def _pressed() -> str | None:
-    with contextlib.suppress(NoKeyboard), RawTerminal() as keyboard:
+    with contextlib.suppress(raw_terminal.NoKeyboard), raw_terminal.RawTerminal() as keyboard:
         return keyboard.key()
     return None

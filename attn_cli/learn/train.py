@@ -13,11 +13,8 @@ import numpy as np
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
 from attn_cli.io import atomic, files
 from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport
+from attn_cli.learn import one_layer, relations, score, treebank
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
-from attn_cli.learn.one_layer import OneLayer
-from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn
-from attn_cli.learn.score import Score, score
-from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.models.int8 import in_bits
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check
@@ -25,7 +22,7 @@ from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.table import Vectors
 
-Sentences = list[Sentence]
+Sentences = list[treebank.Sentence]
 ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]
 
 LONGEST, LONGEST_PASSAGE = 100, 160  # words in a sentence, and in a passage
@@ -47,7 +44,7 @@ class Trained(NamedTuple):
     file: str
     bytes: int
     epochs: int
-    scores: list[Score]
+    scores: list[score.Score]
     interrupted: bool
 
 
@@ -83,9 +80,9 @@ class Trainer:
         """Return the vectors of the words of all sentences, (words, d), and a last row of zeros."""
         return self.words.matrix()
 
-    def new_learner(self, vectors: NDArray[np.float32]) -> OneLayer:
+    def new_learner(self, vectors: NDArray[np.float32]) -> one_layer.OneLayer:
         """Return what learns."""
-        return OneLayer(self.words, vectors, self.settings)
+        return one_layer.OneLayer(self.words, vectors, self.settings)
 
     def epochs(self, report: StageReport) -> Iterator[Epoch]:
         """Learn from all sentences, pass by pass; after each pass, yield its loss and the heads' accuracy."""
@@ -171,9 +168,9 @@ def train_file(
     for path in (*treebanks, *dev):
         files.regular(path)
     table = open_table(embedding)
-    heads = heads_to_learn(settings.relations, treebanks)
+    heads = relations.heads_to_learn(settings.relations, treebanks)
     settings = replace(settings, relations=",".join(heads))
-    check_balance(settings.balance, heads)
+    relations.check_balance(settings.balance, heads)
     check(settings)
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
@@ -187,10 +184,10 @@ def train_file(
 
 def train(
     trainer: Trainer, output: str, heads: Sequence[str], facts: dict[str, object],
-    held_back: Mapping[str, list[Sentence]], report: StageReport, report_epoch: Callable[[Epoch], None],
+    held_back: Mapping[str, list[treebank.Sentence]], report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
     """Let a trainer learn, write its model with these facts, and score the file on what is held back."""
-    interrupted, table, scores = False, trainer.words.table, list[Score]()
+    interrupted, table, scores = False, trainer.words.table, list[score.Score]()
     try:
         for epoch in trainer.epochs(report):
             report_epoch(epoch)
@@ -201,7 +198,7 @@ def train(
     trainer.learner.restore(trainer.whole)
     names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     arrays = trainer.arrays() | {"start.names": names}
-    about = {name: RELATIONS[name].about for name in heads}
+    about = {name: relations.RELATIONS[name].about for name in heads}
     facts |= {"epochs": trainer.done, "about": about, "values": "words"} | trainer.learned_facts()
 
     def write() -> None:
@@ -217,9 +214,9 @@ def train(
     try:
         if held_back and not interrupted:
             # Of the numbers in the model's file, by the program's own arithmetic; the first file that has a relation.
-            stack, found = read_model(output), dict[str, tuple[str, Score]]()
+            stack, found = read_model(output), dict[str, tuple[str, score.Score]]()
             for path, sentences in held_back.items():
-                for one in score(stack, table, sentences, report):
+                for one in score.score(stack, table, sentences, report):
                     if one.count:
                         found.setdefault(one.name, (visible(Path(path).name), one))
             facts["scored_on"] = names_of([*held_back])[0]
@@ -239,18 +236,18 @@ def names_of(paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(visible(Path(path).name) for path in paths))
 
 
-def to_learn_from(treebanks: Sequence[str]) -> list[Sentence]:
+def to_learn_from(treebanks: Sequence[str]) -> list[treebank.Sentence]:
     """Return the sentences and passages that are not too long; InputError where there is none."""
-    every = (sentence for path in treebanks for sentence in read_sentences(path))
+    every = (sentence for path in treebanks for sentence in treebank.read_sentences(path))
     found = [one for one in every if len(one.words) <= (LONGEST if one.is_parsed else LONGEST_PASSAGE)]
     if not found:
         raise InputError(f"No sentence has at most {LONGEST} words.")
     return found
 
 
-def hold_back(dev: Sequence[str], learned: Sequence[Sentence]) -> dict[str, list[Sentence]]:
+def hold_back(dev: Sequence[str], learned: Sequence[treebank.Sentence]) -> dict[str, list[treebank.Sentence]]:
     """Return the sentences of each file to score on; UsageError where all of a file's are learned from."""
-    found = {path: read_sentences(path) for path in dev}
+    found = {path: treebank.read_sentences(path) for path in dev}
     for path, sentences in found.items():
         if set(sentences) <= set(learned):
             said = f"Every sentence of {visible(path)} is among those to learn: none is held back."

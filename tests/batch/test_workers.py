@@ -104,7 +104,7 @@ def test_a_process_that_is_killed_while_it_answers_ends_the_run_too(at, monkeypa
         os.write(writer.fileno(), (1000).to_bytes(4, "big") + b"a part")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(workers, "write_chunk", write_chunk)
+    monkeypatch.setattr(workers.forms, "write_chunk", write_chunk)
     monkeypatch.setattr(workers, "PATIENCE", 0.2)
     write(2200)
     found = here("batch", "lines.txt", "--workers", "2", "--fields", "summary")
@@ -113,7 +113,7 @@ def test_a_process_that_is_killed_while_it_answers_ends_the_run_too(at, monkeypa
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")
 def test_what_comes_before_a_failure_is_written(at, monkeypatch):
-    usual = workers.write_chunk
+    usual = workers.forms.write_chunk
 
     def write_chunk(computer, chunk):
         if chunk.first == 513:
@@ -121,7 +121,7 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
         time.sleep(0.2)  # the second chunk fails before the first is there
         return usual(computer, chunk)
 
-    monkeypatch.setattr(workers, "write_chunk", write_chunk)
+    monkeypatch.setattr(workers.forms, "write_chunk", write_chunk)
     write(2200)
     found = here("batch", "lines.txt", "--workers", "2", "--fields", "summary")
     assert found.code == 70 and found.out.count("\n") == 512

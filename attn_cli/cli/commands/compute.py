@@ -166,19 +166,18 @@ def example(
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:
-    from attn_cli.pipeline.sources.matrices import trace_matrices
-    from attn_cli.pipeline.sources.text import trace_text
+    from attn_cli.pipeline.sources import matrices, text
 
     given = chosen.given
     if given is None:
-        return trace_text("example", chosen.text, None, chosen.with_defaults(settings))
+        return text.trace_text("example", chosen.text, None, chosen.with_defaults(settings))
     if settings.embedding is None:
         has_both = settings.projection is not None and given.get("Q") is not None
         refuse(has_both, f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")
-        return trace_matrices("example", given, settings)
+        return matrices.trace_matrices("example", given, settings)
     refuse(given.tokens is None, f"{given.name} has no words to look up.", "Leave out -e.", "--embedding")
     settings = replace(settings, tokenizer="whitespace", score=settings.score or given.score)
-    return trace_text("example", " ".join(given.tokens or ()), None, settings)
+    return text.trace_text("example", " ".join(given.tokens or ()), None, settings)
 
 
 def _list(view: View, pause: bool) -> None:

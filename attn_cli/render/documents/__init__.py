@@ -10,9 +10,8 @@ from itertools import product
 
 from attn_cli.errors import visible
 from attn_cli.io.types import Array, NamedTuple
+from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
-from attn_cli.render.numbers import NUMBERED, Format, Rung, exact, map_format, rungs
-from attn_cli.render.ramps import shade_range, shading
 from attn_cli.render.screen.text import cut
 from attn_cli.settings.output import View
 
@@ -65,13 +64,13 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
     block = block.fixed(view.precision)
     if block.fits and block.values.shape[1] > UNFITTED:  # those columns alone that fit
         some = block.nearby(64)
-        widest = max(_widest(exact(block), block.values[:, some]), *map(width, block.columns[some]))
+        widest = max(_widest(numbers.exact(block), block.values[:, some]), *map(width, block.columns[some]))
         block = block.narrowed(max(1, int(room / (widest + GAP))))
-    ways = [rung for rung in rungs(block) if rung.block < 2 and (rung.format is not None or coloured)]
+    ways = [rung for rung in numbers.rungs(block) if rung.block < 2 and (rung.format is not None or coloured)]
     rung, turned, across = _columns_that_fit(ways, block, width, room)
     form = rung.format or next(way.format for way in ways if way.format is not None)
     texts = [form.row(row) for row in block.values.tolist()]
-    shades = shading(block.values, shade_range(block)).tolist()
+    shades = ramps.shading(block.values, ramps.shade_range(block)).tolist()
     tables, notes, sides = [], list[str](), (len(texts), len(block.columns))
     for down, along in product(spans(sides[0], tall), spans(sides[1], across)):
         named = zip(("rows", "columns"), (down, along), sides, strict=True)
@@ -90,14 +89,14 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
     return Layout(tables, turned, rung.format is None, notes)
 
 
-def _widest(form: Format, values: Array) -> int:
+def _widest(form: numbers.Format, values: Array) -> int:
     texts = form.row(values.ravel().tolist()) if values.size else []
     return max([len(text) for text in texts if text != "nan"], default=1)
 
 
 def _columns_that_fit(
-    ways: Sequence[Rung], block: Matrix, width: Width, room: float
-) -> tuple[Rung, bool, int]:
+    ways: Sequence[numbers.Rung], block: Matrix, width: Width, room: float
+) -> tuple[numbers.Rung, bool, int]:
     """Return the first rung on which all columns fit, labels level or turned, else the last; and how many fit."""
     names = list(map(width, block.columns))
     for rung in ways:
@@ -136,10 +135,10 @@ def without_maps(blocks: Iterable[Block], view: View) -> Iterator[Block]:
 
 def map_tables(block: Maps) -> list[Table]:
     """Return each small map as a table: columns are numbered, rows have their numbers and labels."""
-    form = map_format(block)
+    form = numbers.map_format(block)
     rows = [f"{i} {name}".rstrip() for i, name in zip(block.row_numbers, block.rows, strict=True)]
     columns = [str(j) for j in block.column_numbers or range(len(block.columns))]
-    shaded = [shading(values, block.scale).tolist() for values in block.values]
+    shaded = [ramps.shading(values, block.scale).tolist() for values in block.values]
     texts = [[form.row(row) for row in values.tolist()] for values in block.values]
     made = zip(block.names, texts, shaded, strict=True)
     return [Table(rows, columns, text, shades, caption=name) for name, text, shades in made]
@@ -150,7 +149,7 @@ def map_columns(block: Maps) -> str:
     if block.column_numbers is not None:
         return ""
     if list(block.rows) == list(block.columns):
-        return NUMBERED
+        return numbers.NUMBERED
     return "Columns: " + ", ".join(f"{j} {label(name)}" for j, name in enumerate(block.columns)) + "."
 
 

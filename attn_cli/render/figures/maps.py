@@ -16,7 +16,6 @@ from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Maps, Matrix, ShadeRange
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, ROW, SMALL, Pen, font_of, on_paper
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
-from attn_cli.render.ramps import FULL, Legend, legend, shading
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.settings.output import View
@@ -42,7 +41,7 @@ def draw_cells(
     most: int = MOST_DRAWN,
 ) -> Ints:
     """Shade a matrix (rows, columns) into the box, its masked cells (NaN) hatched; return the shades."""
-    shades = shading(values, scale)
+    shades = ramps.shading(values, scale)
     colors = np.array([on_paper(rgb) for rgb in ramps.ramp(sheet.pen.palette, is_difference)])
     rows, columns = values.shape
     xs, ys = np.linspace(0, box.width, columns + 1) + box.x, np.linspace(0, box.height, rows + 1) + box.y
@@ -110,7 +109,7 @@ class Key(NamedTuple):
     """What stands beside a shaded matrix: its name, the numbers along the bar, and what is said below."""
 
     name: str
-    said: Legend
+    said: ramps.Legend
     is_difference: bool = False
 
     @property
@@ -168,7 +167,7 @@ def heads(trace: Trace, view: View) -> Drawing:
     values = [trace.visible_weights(head) for head in trace.heads]
     most = [float(np.nan_to_num(one).max()) for one in values]
     largest = max(overview.largest_weight(trace, trace.listed), *most)
-    scale = FULL if view.shades == "full" else ShadeRange(0.0, largest)
+    scale = ramps.FULL if view.shades == "full" else ShadeRange(0.0, largest)
     queries = [trace.query_tokens[i] for i in trace.listed]
     layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
     is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, scale, list(trace.listed))
@@ -194,7 +193,7 @@ def every_head(found: EveryHead, view: View) -> Drawing:
     has_tokens = (rows, columns) == (len(queries), len(keys))
     queries, keys = (queries, keys) if has_tokens else ((), ())
     most = max(float(np.nan_to_num(one).max(initial=0.0)) for one in values)
-    scale = FULL if view.shades == "full" else ShadeRange(0.0, most)
+    scale = ramps.FULL if view.shades == "full" else ShadeRange(0.0, most)
     bands = [f"layer {layer.number}" for layer in found.layers]
     maps = Maps(names, queries, keys, values, scale, list(range(rows)), is_weights=has_tokens, bands=bands)
     layers = count(len(found.layers), "layer", "layers")
@@ -205,7 +204,7 @@ def every_head(found: EveryHead, view: View) -> Drawing:
 def _multiples(title: str, maps: Maps, across: int, measure: str) -> Drawing:
     """Return small maps, so many across, each line of them with a band's name at its left or none."""
     rows, columns = maps.values[0].shape
-    most, key = max(rows, columns), Key(measure, legend(maps))
+    most, key = max(rows, columns), Key(measure, ramps.legend(maps))
     cell = min(WIDEST_CELL, min(LARGEST_MAP, max(LEAST_MAP, ACROSS / across)) / most)
     cells, least = (across * columns, math.ceil(len(maps.names) / across) * rows), LEAST_FITTED / most
 

@@ -98,16 +98,15 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
 
 def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the links of the result's trace as a table, and what it has no room for; else the result's rows."""
-    from attn_cli.batch.forms import parquet_of
-    from attn_cli.batch.records import columns_of, keys_of_links
+    from attn_cli.batch import forms, records
 
     if not result.has_trace or (trace := result.trace()).drawn == NORM:
         names, *cells = result.rows(view)
         columns = zip(*cells, strict=True) if cells else ([] for _ in names)
         values = ([None if value == "" else value for value in column] for column in columns)
-        return Written([parquet_of(dict(zip(map(str, names), values, strict=True)))], result.remarks())
-    record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
-    data = parquet_of(columns_of([(1, record)]), trace.settings.dtype)
+        return Written([forms.parquet_of(dict(zip(map(str, names), values, strict=True)))], result.remarks())
+    record = trace.to_dict(keys=keys_named(records.keys_of_links(trace.settings)))
+    data = forms.parquet_of(records.columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]
     return Written([data], [*result.remarks(), *alone * result.has_steps(view)])
 

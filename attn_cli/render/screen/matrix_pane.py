@@ -8,9 +8,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Matrix, window
+from attn_cli.render import blocks, ramps
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
-from attn_cli.render.ramps import BOLD, SHADES, shade_range, shading, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, labels, line_width, masked_mark, padded, padded_left
 
@@ -48,16 +47,16 @@ class MatrixPart(NamedTuple):
 
 
 def matrix_part(
-    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int] | None, height: int
+    block: blocks.Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int] | None, height: int
 ) -> MatrixPart:
     """Return as much of a matrix around the chosen cell as fits the terminal's width and that many lines.
 
     Shades are those of the whole matrix. Columns that do not all fit are those around the cell, with two digits.
     """
     row, column = chosen or (0, 0)
-    near = window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
+    near = blocks.window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
     numbers = None if block.row_numbers is None else block.row_numbers[near]
-    block = block._replace(scale=shade_range(block), sums=(), row_numbers=numbers)
+    block = block._replace(scale=ramps.shade_range(block), sums=(), row_numbers=numbers)
     block = block._replace(rows=block.rows[near], values=block.values[near])
     n, width = block.values.shape[1], terminal.width or UNLIMITED
     some, grid = slice(0, n), Grid(block, terminal, palette) if n < width else None
@@ -65,7 +64,7 @@ def matrix_part(
         *_, way = [way for way in rungs(block) if way.format is not None][:2]
         across = min(n - 1, width // NARROWEST) or 1
         while True:
-            some = window(n, across, column)
+            some = blocks.window(n, across, column)
             few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
             grid = Grid(few, terminal, palette, (way,))
             if grid.fits() or across == 1:
@@ -74,7 +73,7 @@ def matrix_part(
             across = max(1, min(across - 1, first.stop))
     body, legend = list(grid.body()), list(grid.legend(terminal))
     heads = len(body) - len(block.rows)
-    seen = window(len(block.rows), max(1, height - heads), row - near.start)
+    seen = blocks.window(len(block.rows), max(1, height - heads), row - near.start)
     lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
     rows = range(near.start + seen.start, near.start + seen.stop)
     part = MatrixPart(lines, rows, range(some.start, some.stop), legend)
@@ -100,7 +99,7 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
 
 
 def large_blocks(
-    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int], height: int
+    block: blocks.Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int], height: int
 ) -> MatrixPart | None:
     """Return the matrix in blocks that fill the screen; None where there are too many words for that."""
     n_q, n_k = block.values.shape
@@ -111,19 +110,19 @@ def large_blocks(
     if wide < LEAST or tall < 1:
         return None
     heads = [padded_left(name, wide) for name in labels(block.columns, terminal, wide - 1)]
-    lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, BOLD) for name in heads)]]
+    lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, ramps.BOLD) for name in heads)]]
     # The last, -1, is a masked cell's.
-    styles = [*styles_on(terminal, palette, False, block.is_difference), None]
+    styles = [*ramps.styles_on(terminal, palette, False, block.is_difference), None]
     form, filling = weight(2) if wide >= DECIMAL else PERCENT, bars(terminal)
     form = signed(form) if block.is_difference else form
-    shades = shading(block.values, shade_range(block)).tolist()
+    shades = ramps.shading(block.values, ramps.shade_range(block)).tolist()
     for i, (name, values) in enumerate(zip(rows, block.values.tolist(), strict=True)):
         for line in range(tall):
             is_middle = line == tall // 2  # which has the numbers
             is_marked = is_middle and i == chosen[0]
-            made = [Segment(padded(name if is_middle else "", edge), MARKED if is_marked else BOLD)]
+            made = [Segment(padded(name if is_middle else "", edge), MARKED if is_marked else ramps.BOLD)]
             for j, (text, place) in enumerate(zip(form.row(values), shades[i], strict=True)):
-                fill = " " if terminal.colors or place < 0 else filling[place * len(filling) // SHADES]
+                fill = " " if terminal.colors or place < 0 else filling[place * len(filling) // ramps.SHADES]
                 style = MARKED if (i, j) == chosen else styles[place] or Style()
                 shown = f" {text if place >= 0 else masked_mark(terminal)} " if is_middle else ""
                 left = fill * ((wide - 1 - len(shown)) // 2)  # so that there is a space at the left of each
