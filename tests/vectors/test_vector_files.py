@@ -218,9 +218,7 @@ def test_bundled_vectors_that_were_exported_fit_the_learned_model(at, own):
     assert_alike(*(json.loads(ran.out)["weights"] for ran in found))
 
 
-def test_an_export_refuses_what_would_be_read_back_as_something_else_and_never_replaces_its_source(
-    file, at, own
-):
+def test_an_export_refuses_what_would_be_read_as_something_else_and_never_replaces_its_source(file, at, own):
     spaced, huge = file("2 2\nnew york 1 2\nshe 3 4\n", "mine.txt"), file("a 1e300 1\n", "huge")
     assert here("vectors", "import", spaced).code == 0
     for read, name, code, told in (

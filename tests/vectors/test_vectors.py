@@ -191,9 +191,7 @@ def brute(words, matrix, vector, k, without=()):
 
 @pytest.mark.parametrize(("n", "k"), [(1, 5), (7, 3), (50, 50), (9000, 4)])
 @pytest.mark.parametrize("has_ties", [False, True])
-def test_the_nearest_words_are_those_of_a_plain_sort_and_ties_go_to_the_word_that_stands_first(
-    n, k, has_ties
-):
+def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n, k, has_ties):
     draw = np.random.default_rng(n)
     words, matrix = [f"w{i}" for i in range(n)], draw.standard_normal((n, 4)).astype("<f2")
     if has_ties:
