@@ -24,6 +24,7 @@ from tests.shell import COMMAND, Ran, attn, here, surroundings, wait_for
 from tests.thorough import takes_long
 
 pytestmark = NEEDS_DASK
+Answer = Callable[[socket.socket], object]
 ON_DASK = ("--engine", "dask", "--workers", "2")
 
 
@@ -208,11 +209,9 @@ def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
 
 # The address of a scheduler: what does not answer, or is none, is told in one line and in time
 
-WAITING = "attn: waiting for the Dask scheduler at {} (at most {} s: --connect-timeout).\n"
-
 
 @contextmanager
-def server(answer: Callable[[socket.socket], object]) -> Iterator[tuple[str, threading.Event]]:
+def server(answer: Answer = lambda connection: None) -> Iterator[tuple[str, threading.Event]]:
     """Listen on a port of this machine; yield its address, and what is set when somebody has connected."""
     came, taken = threading.Event(), []
 
@@ -232,13 +231,9 @@ def server(answer: Callable[[socket.socket], object]) -> Iterator[tuple[str, thr
             each.close()
 
 
-def silent(connection: socket.socket) -> None:
-    """Take the connection, and never answer."""
-
-
-def at_address(address: str, *args: str, env: dict[str, str | None] | None = None) -> Ran:
+def at_address(address: str, *args: str) -> Ran:
     usual = ("-o", "out/", "-e", "random", "--engine", "dask", "--scheduler", address)
-    return here("batch", "lines.txt", *usual, *args, env=env)
+    return here("batch", "lines.txt", *usual, *args)
 
 
 def error(got: Ran) -> str:
@@ -256,12 +251,12 @@ def three(at):
 
 def test_a_port_that_never_answers_is_told_of_and_left_in_time(monkeypatch, three):
     monkeypatch.setattr(scheduler, "SILENCE", 0.1)
-    with server(silent) as (port, came):
+    with server() as (port, came):
         start = time.monotonic()
         got = at_address(f"tcp://{port}", "--connect-timeout", "0.4")
         assert time.monotonic() - start < 5 and came.is_set()
     said, _, last = got.err.partition("\n")
-    assert said + "\n" == WAITING.format(f"tcp://{port}", "0.4")
+    assert said == f"attn: waiting for the Dask scheduler at tcp://{port} (at most 0.4 s: --connect-timeout)."
     told = error(Ran(got.code, got.out, last))
     assert got.code == 71
     assert f"The scheduler at tcp://{port} accepted the connection but did not answer in 0.4 s" in told
@@ -338,7 +333,7 @@ def running(address: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_an_interrupt_ends_the_wait_for_an_answer_at_once(three):
-    with server(silent) as (port, came), running(f"tcp://{port}") as process:
+    with server() as (port, came), running(f"tcp://{port}") as process:
         assert came.wait(30)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=5) == 130 and process.stderr.read() == b""

@@ -41,9 +41,7 @@ def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "arrow", "csv", "parquet --tidy"])
 @pytest.mark.parametrize("slot", [1 << 20, 1 << 10], ids=["shared", "sent"])
-def test_any_number_of_processes_writes_the_same_bytes_through_shared_memory_or_sent(
-    slot, form, at, monkeypatch
-):
+def test_any_number_of_processes_writes_the_same_bytes_shared_or_sent(slot, form, at, monkeypatch):
     monkeypatch.setattr(workers, "SLOT", slot)
     suffix, *tidy = form.split()
     write(2200)

@@ -133,9 +133,7 @@ def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, 
 
 @pytest.mark.parametrize("head", [None, "subject", "all", "mean"])
 @pytest.mark.parametrize("kind", [trace_self, trace_masked])
-def test_what_a_learned_head_adds_for_distances_in_attn_s_own_json_is_used_or_said_to_be_ignored(
-    kind, head, file
-):
+def test_what_a_learned_head_adds_for_distances_in_own_json_is_used_or_said_to_be_ignored(kind, head, file):
     trace = kind("she likes coffee", Settings(head=head, projection="roles"))
     path = file(json.dumps(trace.to_dict(steps=True)), "own.json")
     shown = Settings(head="mean" if head == "mean" else None)

@@ -138,9 +138,7 @@ STEPS, OUT = "do not lead to its weights", "left out"
         (OUT, lambda told, head: told.update(x_query=[[1]])),
     ],
 )
-def test_steps_or_settings_that_do_not_lead_to_the_weights_are_left_out_and_said_to_be(
-    said, change, tmp_path
-):
+def test_steps_or_settings_that_do_not_lead_to_the_weights_are_left_out_aloud(said, change, tmp_path):
     told = read(here("example", "coffee", "-f", "json", "--steps").out)
     change(told, told["heads"][0])
     again = record(saved(tmp_path / "a.json", told | {"mask_name": None}))
