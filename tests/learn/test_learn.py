@@ -105,6 +105,9 @@ def test_the_loss_is_that_of_its_formula_and_every_slope_that_of_finite_differen
             numeric[-1] = 0  # what stands for no feature is not a parameter
             assert not slopes[name][-1].any()
         np.testing.assert_allclose(slopes[name], numeric, rtol=0, atol=1e-8, err_msg=name)
+    words, batch = lessons(("subject",), lines=LINES[1:2])  # one row with a link, and one without
+    made = learner(words, blend, balance)
+    assert made.gradients(batch)[0] == pytest.approx(loss_by_hand(made, batch, blend))
 
 
 def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():

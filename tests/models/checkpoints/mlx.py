@@ -34,12 +34,8 @@ def saved(folder: Path, bits: int, group: int, dtype: str) -> dict[str, np.ndarr
         whole[name] = np.array(mx.dequantize(*parts, group_size=group, bits=bits))
     mx.save_safetensors(str(folder / "model.safetensors"), packed, {"format": "mlx"})
     own = {"group_size": group, "bits": bits, "mode": "affine"}
-    config = LLAMA | {
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "quantization": own,
-        "quantization_config": own,
-    }
+    config = LLAMA | {"hidden_size": 128, "intermediate_size": 256}
+    config |= dict.fromkeys(("quantization", "quantization_config"), own)
     (folder / "config.json").write_text(json.dumps(config))
     return whole
 

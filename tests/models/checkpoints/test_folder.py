@@ -51,7 +51,7 @@ VALUES = Config("c", SAID, READS | {"part": {"n": None}, "gone": {"n": 9}})
 
 
 def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_declared():
-    assert VALUES.whole("n") == 8 and VALUES.number("x") == 0.5 and VALUES.number("n") == 8
+    assert VALUES.whole("n", most=8) == 8 and VALUES.number("x") == 0.5 and VALUES.number("n") == 8
     assert VALUES.flag("yes") is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
     assert VALUES.part("part").whole("n") == 3 and VALUES.shared("n", 24) == 3
     assert VALUES.whole("absent") == 6 and VALUES.has("absent") and VALUES.part("gone").whole("n") == 9
