@@ -16,7 +16,7 @@ from attn_cli.errors import CreateError, WriteError
 from attn_cli.io import atomic
 from attn_cli.learn.batches import SHAPES, UNKNOWN, Vocabulary, batches, concatenated, feature_names
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
-from attn_cli.learn.relations import RELATIONS, balances
+from attn_cli.learn.relations import RELATIONS, balances, blends
 from attn_cli.learn.score import head_weights
 from attn_cli.learn.train import Trainer, train_file
 from attn_cli.learn.treebank import read_treebank
@@ -120,6 +120,7 @@ def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     assert 0 < loss < np.inf and missed.any() and (slopes[missed] < 0).all()
     assert balances(["relations", "subject", "head"], 1.0) == [0.3, 1.0, 0.3]
     assert balances(["relations", "object"], 0.2) == [0.2, 0.2]
+    assert blends(["subject", "antecedent"], 0.25) == [0.25, 1.0]
     assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
 
