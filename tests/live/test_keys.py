@@ -62,7 +62,14 @@ def test_all_heads_are_seen_at_once_and_what_a_key_says_stands_until_the_next():
 
 
 @staged()
-async def test_plus_and_minus_change_the_temperature_and_0_brings_it_back(stage):
+async def test_enter_opens_the_arithmetic_and_plus_and_minus_change_the_temperature(stage):
+    await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
+    assert stage.state.pane == keyboard.ROW
+    await stage.goes(("pagedown " * 4, "output = ["))
+    assert stage.state.scrolled < 60, "scrolling ends where the pane does"
+    for keys in (["enter"], ["enter", "escape"]):
+        await stage.press(*keys)
+        assert stage.state.pane == keyboard.WEIGHTS
     await stage.press("+", "=")
     assert same(stage.trace, traced(temperature=1.5)) and "1.5" in stage.lines()[-3]
     await stage.press("-", "-", "-")
@@ -76,7 +83,7 @@ async def test_plus_and_minus_change_the_temperature_and_0_brings_it_back(stage)
 
 
 @staged()
-async def test_arrows_choose_a_cell_within_the_matrix(stage):
+async def test_arrows_choose_a_cell_within_the_matrix_and_x_switches_the_word_of_its_column_off_and_on(stage):
     moves = {f"home {'up ' * 20}left": (0, 0), "down right right": (1, 2), "end pagedown": (8, 8)}
     moves |= {"down right k left": (7, 7), "pageup": (0, 7)}
     for keys, cell in moves.items():
@@ -87,21 +94,6 @@ async def test_arrows_choose_a_cell_within_the_matrix(stage):
         turn()  # the wheel
         await stage.settled()
         assert stage.state.row == row
-
-
-@staged()
-async def test_enter_opens_the_arithmetic_and_closes_it(stage):
-    await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
-    assert stage.state.pane == keyboard.ROW
-    await stage.goes(("pagedown " * 4, "output = ["))
-    assert stage.state.scrolled < 60, "scrolling ends where the pane does"
-    for keys in (["enter"], ["enter", "escape"]):
-        await stage.press(*keys)
-        assert stage.state.pane == keyboard.WEIGHTS
-
-
-@staged()
-async def test_x_switches_the_word_of_the_column_off_and_on(stage):
     await stage.press("home", "right", "right", "right", "x")
     trace, expected = stage.trace, traced()
     assert not trace.mask[:, 3].any() and trace.mask[:, :3].all()
@@ -181,7 +173,7 @@ def test_b_draws_them_where_there_is_room_and_tab_shows_the_row_on_a_small_scree
 
 
 @staged()
-async def test_u_undoes_one_change_after_the_other(stage):
+async def test_u_undoes_one_change_after_the_other_and_the_text_is_typed_and_undone_as_one(stage):
     await stage.goes(("u", "nothing to undo"), ("m + h u",))
     assert same(stage.trace, traced(mask="causal", temperature=1.2))
     await stage.press("u", "u")
@@ -193,10 +185,6 @@ async def test_u_undoes_one_change_after_the_other(stage):
     await stage.goes(("g", "-p language, or -m MODEL, writes"))
     await stage.goes(("p", "--join-pieces needs a model whose tokens are word pieces"))
     assert same(stage.trace, traced()) and not stage.state.question.settings.knock_out
-
-
-@staged()
-async def test_the_text_is_typed_and_undone_as_one_change(stage):
     await stage.press("t", *["backspace"] * 3)
     await stage.type("m")
     assert stage.trace.query_tokens[-1] == "m", "letters are text, not keys"

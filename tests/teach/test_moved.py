@@ -9,20 +9,7 @@ import pytest
 
 from tests import shell
 from tests.cli.tables import told as cases
-from tests.models.checkpoints.by_hand import (
-    BERT,
-    GPT_OSS,
-    PIECES,
-    bert,
-    byte_pairs,
-    gpt2,
-    gpt_oss,
-    saved,
-    small_bert,
-    small_gpt2,
-    small_gpt_oss,
-    word_pieces,
-)
+from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.schema import complaints
 from tests.shell import here, refused, told
@@ -34,9 +21,9 @@ GPT = "h.1.attn.c_attn.weight"
 @pytest.fixture
 def decoders(tmp_path):
     """Two models that differ in the queries of head 1 of layer 1 alone."""
-    changed = {name: array.copy() for name, array in gpt2().items()}
+    changed = {name: array.copy() for name, array in by_hand.gpt2().items()}
     changed[GPT][:, 4:8] *= -1
-    return small_gpt2(tmp_path / "base"), small_gpt2(tmp_path / "tuned", changed)
+    return by_hand.small_gpt2(tmp_path / "base"), by_hand.small_gpt2(tmp_path / "tuned", changed)
 
 
 def record(*args):
@@ -102,9 +89,12 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
 
 
 def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
-    folder, tensors = small_bert(tmp_path / "one"), bert(seed=1, vocabulary=len(PIECES))
-    other = saved(tmp_path / "two", BERT, tensors)
-    word_pieces(other)
+    folder, tensors = (
+        by_hand.small_bert(tmp_path / "one"),
+        by_hand.bert(seed=1, vocabulary=len(by_hand.PIECES)),
+    )
+    other = by_hand.saved(tmp_path / "two", by_hand.BERT, tensors)
+    by_hand.word_pieces(other)
     assert len(record("the [MASK] home", "-m", folder, "-m", other)["next_words"]) == 5
     assert record("the cats home", "-m", folder, "-m", other)["next_words"] is None
     assert "it fills gaps" in " ".join(told("compare", "the cats home", "-m", folder, "-m", other).split())
@@ -114,10 +104,10 @@ def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
 
 
 def test_another_sink_is_a_move_and_what_quantization_did_is_small_and_in_every_head(tmp_path):
-    folder, tensors = small_gpt_oss(tmp_path / "one"), gpt_oss()
+    folder, tensors = by_hand.small_gpt_oss(tmp_path / "one"), by_hand.gpt_oss()
     tensors["layers.1.self_attn.sinks"] += 6
-    other = saved(tmp_path / "two", GPT_OSS, tensors)
-    byte_pairs(other)
+    other = by_hand.saved(tmp_path / "two", by_hand.GPT_OSS, tensors)
+    by_hand.byte_pairs(other)
     sides = [every_head("abcd", one) for one in (folder, other)]
     found = moved_by(record("abcd", "-m", folder, "-m", other), *sides, within=3e-6)["heads"]
     assert found[0]["layer"] == 1 and found[0]["divergence"] > 0.1
@@ -132,7 +122,7 @@ def test_another_sink_is_a_move_and_what_quantization_did_is_small_and_in_every_
 
 
 def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
-    folder = small_bert(tmp_path / "bert")
+    folder = by_hand.small_bert(tmp_path / "bert")
     texts = "the cats walking", "the cat walking home"
     found = record(texts[0], "--with", texts[1], "-m", folder)
     first, second = (side["query_tokens"] for side in found["records"])
@@ -152,7 +142,7 @@ def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
 
 WRONG = """
 -m DEEP => 65 2 layers x 2 heads have no counterparts in 3 layers x 2 heads
--m BERT => 65 The models' tokens part at place 0: 'd' and '[CLS]'.
+-m by_hand.BERT => 65 The models' tokens part at place 0: 'd' and '[CLS]'.
 -m TUNED -m DEEP => 2 two different models | -m BASE => 2 two different models
 -m TUNED --vary t=1,2 => 2 all else the same | -m TUNED --with ab => 2 all else the same
 -m TUNED --layer all => 2 One layer | -m TUNED --head all => 2 One head | -m TUNED --layer 7 => 2 layer 7
@@ -164,8 +154,8 @@ def test_what_does_not_fit_is_one_line_and_of_texts_that_share_nothing_no_head_i
     decoders, tmp_path
 ):
     folders = dict(zip(("BASE", "TUNED"), decoders, strict=True)) | {
-        "DEEP": small_gpt2(tmp_path / "deep", gpt2(layers=3), n_layer=3),
-        "BERT": small_bert(tmp_path / "bert"),
+        "DEEP": by_hand.small_gpt2(tmp_path / "deep", by_hand.gpt2(layers=3), n_layer=3),
+        "BERT": by_hand.small_bert(tmp_path / "bert"),
     }
     for line, end in cases(WRONG):
         code, _, said = end.partition(" ")

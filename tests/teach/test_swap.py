@@ -68,18 +68,6 @@ def test_what_followed_the_place_and_the_content_is_the_weight_before(new):
     assert {other["followed_place"] for other in others} == {None}
 
 
-def test_one_word_one_place_or_two_words_at_once_are_swapped_also_in_a_context():
-    text = "the cat saw the dog"
-    assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
-    assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
-    assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
-    found = record("--swap", "cat=dog", "--swap", "dog=cat", text=text)
-    assert found["values"][1] == "the dog saw the cat"
-    found = record("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
-    sides = [shell.record("cross", "he drinks", f"she likes {one}") for one in ("coffee", "tea")]
-    assert_alike(found["records"], sides)
-
-
 def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
     found = record("--swap", "fox=dog", "-q", "fox")
     assert [side["query_rows"] for side in found["records"]] == [[3], [3]]
@@ -109,7 +97,16 @@ def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
 ANIMAL = "The animal didn't cross the street because it was too tired"
 
 
-def test_a_pronoun_is_the_row_as_in_explain_of_either_text_and_a_choice_wins():
+def test_words_are_swapped_by_name_or_place_also_in_a_context_and_a_pronoun_is_the_row():
+    text = "the cat saw the dog"
+    assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
+    assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
+    assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
+    found = record("--swap", "cat=dog", "--swap", "dog=cat", text=text)
+    assert found["values"][1] == "the dog saw the cat"
+    found = record("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
+    sides = [shell.record("cross", "he drinks", f"she likes {one}") for one in ("coffee", "tea")]
+    assert_alike(found["records"], sides)
     found = record("--swap", "tired=wide", text=ANIMAL)
     assert [side["head"] for side in found["records"]] == ["antecedent"] * 2
     assert [row["query"] for row in found["swap"]["rows"]] == ["it"]

@@ -200,17 +200,6 @@ def check_tidy(source, framework):
     assert named <= known, "a comment names what is not there"
 
 
-def test_what_a_model_computes_is_not_said_to_be_given_and_the_suffix_py_is_numpy(at, tokenizers):
-    written = told("self", TEXT, "-e", "random", "-f", "code:numpy")
-    assert told("explain", TEXT, "-e", "random", "-o", "x.py") == ""
-    assert (at / "x.py").read_text() == written != ""
-    folder = small_gpt2(at / "gpt2")
-    source = script(trace_self("dabca", Settings(model=folder)), "numpy")
-    assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
-    assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
-    assert "given" not in source
-
-
 def test_scripts_are_as_a_formatter_leaves_them(tmp_path):
     if importlib.util.find_spec("ruff") is None:
         pytest.skip("ruff is not installed: pip install ruff")
@@ -280,7 +269,15 @@ def test_what_it_prints(wanted):
     assert re.fullmatch(wanted, printed), printed
 
 
-def test_too_many_numbers_are_refused_no_folder_is_named_and_a_script_runs_in_a_pipe(at):
+def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_refused(at, tokenizers):
+    written = told("self", TEXT, "-e", "random", "-f", "code:numpy")
+    assert told("explain", TEXT, "-e", "random", "-o", "x.py") == ""
+    assert (at / "x.py").read_text() == written != ""
+    folder = small_gpt2(at / "gpt2")
+    source = script(trace_self("dabca", Settings(model=folder)), "numpy")
+    assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
+    assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
+    assert "given" not in source
     for line, text, why in (
         ((), "a " * 201, "201 tokens"),
         (("--head", "all"), "the cat sat on a mat " * 4, "one head"),

@@ -55,15 +55,7 @@ def test_a_long_text_has_all_its_weights_in_the_file_although_none_are_kept(sett
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_rows_of_a_long_text_and_the_numbers_are_those_that_were_computed_with():
-    assert loaded(trace_self(TEXT, Settings(dtype="float32"))).dtype == np.float32
-    assert loaded(trace_self(TEXT)).dtype == np.float64
-    found = loaded(trace_masked(LONG, Settings(query="700")))
-    assert found.shape == (1, 1100) and found[0, 701:].max() == 0
-    assert found.sum() == pytest.approx(1)
-
-
-def test_a_suffix_chooses_it_attn_show_reads_it_it_goes_down_a_pipe_and_a_terminal_is_spared(at):
+def test_a_suffix_chooses_it_rows_are_rows_and_links_alone_are_no_matrix(at):
     assert here("self", TEXT, "--head", "all", "-o", "weights.npy").code == 0
     assert record("show", "weights.npy", "--head", "0")["head"] == "0"
     command = [*COMMAND, "self", TEXT, "-f", "npy"]
@@ -71,9 +63,11 @@ def test_a_suffix_chooses_it_attn_show_reads_it_it_goes_down_a_pipe_and_a_termin
     assert np.load(io.BytesIO(done.stdout)).shape == (9, 9)
     ran = terminal("self", TEXT, "-f", "npy")
     assert ran.code == 2 and "-o weights.npy" in ran.out
-
-
-def test_links_alone_are_no_matrix_and_nothing_is_said_to_be_left_out_where_nothing_is(at):
+    assert loaded(trace_self(TEXT, Settings(dtype="float32"))).dtype == np.float32
+    assert loaded(trace_self(TEXT)).dtype == np.float64
+    found = loaded(trace_masked(LONG, Settings(query="700")))
+    assert found.shape == (1, 1100) and found[0, 701:].max() == 0
+    assert found.sum() == pytest.approx(1)
     unread = ("self", "no token of this is looked up", "-e", "no/such/vectors.txt")
     assert "--top" in refused(*unread, "-f", "npy", "--top", "2")  # before the work
     with pytest.raises(UsageError, match="--top"):

@@ -13,18 +13,7 @@ from rich.cells import cell_len
 
 from attn_cli.errors import visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import (
-    Bars,
-    Beside,
-    Columns,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Say,
-    ShadeRange,
-)
+from attn_cli.render import blocks as kinds
 from attn_cli.render.documents.svg import ALONG, CELL, UP
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.render.formats import FORMATS as DRAWS
@@ -132,15 +121,21 @@ alpha beta gamma delta zeta eta theta iota kappa lambda mu nu xi pi rho tau upsi
 masked beth gimel dalet 0.500 1.50 left right cat dog
 """
 HALF = np.array([[0.25, np.nan], [0.5, 1.0]])
-TWO = Matrix(["eta", "theta"], ["iota", "kappa"], HALF, "lambda", ["0.25", "1.50"], True, True)
+TWO = kinds.Matrix(["eta", "theta"], ["iota", "kappa"], HALF, "lambda", ["0.25", "1.50"], True, True)
 BLOCKS = [
-    *(Heading("alpha", 1), Heading("beta"), Heading("gamma", 3), Say("delta"), Say("")),
-    *(Say("epsilon", quiet=True), Formula("1 + 2 = 3", "zeta:"), TWO),
-    Beside(["left", "right"], [Matrix(["cat"], ["dog"], np.ones((1, 1)))] * 2),
-    Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF], ShadeRange(0.0, 1.0), [0, 1]),
-    Columns(["upsilon", "phi"], [["chi", "12.5"]]),
-    Links([("psi", [("omega", "0.750")]), ("aleph", [])]),
-    Bars("beth", [("gimel", 0.5), ("dalet", None)], 1.0),
+    *(
+        kinds.Heading("alpha", 1),
+        kinds.Heading("beta"),
+        kinds.Heading("gamma", 3),
+        kinds.Say("delta"),
+        kinds.Say(""),
+    ),
+    *(kinds.Say("epsilon", quiet=True), kinds.Formula("1 + 2 = 3", "zeta:"), TWO),
+    kinds.Beside(["left", "right"], [kinds.Matrix(["cat"], ["dog"], np.ones((1, 1)))] * 2),
+    kinds.Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF], kinds.ShadeRange(0.0, 1.0), [0, 1]),
+    kinds.Columns(["upsilon", "phi"], [["chi", "12.5"]]),
+    kinds.Links([("psi", [("omega", "0.750")]), ("aleph", [])]),
+    kinds.Bars("beth", [("gimel", 0.5), ("dalet", None)], 1.0),
 ]
 
 
@@ -225,14 +220,16 @@ def test_many_columns_lose_digits_then_numbers_and_the_reader_is_told(format):
 def matrix(n):
     names = [f"w{i:02d}" for i in range(n)]
     weights = np.random.default_rng(n).dirichlet(np.ones(n), n)
-    return Matrix(names, names, weights, "query\\key", [], True, True)
+    return kinds.Matrix(names, names, weights, "query\\key", [], True, True)
 
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, 1e300, -1e-300])
 def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
     for n in (1, 70):
-        block = Matrix(["a"], [str(j) for j in range(n)], np.full((1, n), value), "", ["-1.0"], shaded=True)
+        block = kinds.Matrix(
+            ["a"], [str(j) for j in range(n)], np.full((1, n), value), "", ["-1.0"], shaded=True
+        )
         text = drawn([block], format)
         assert "nan" not in text
         assert_whole(text) if format == "latex" else parsed(format, text)
@@ -248,14 +245,14 @@ def test_large_matrices_become_a_map_and_links_and_every_head_has_its_map(format
 
 def test_a_longer_matrix_keeps_its_sums_a_wider_page_shows_more_and_unshaded_matrices_lose_no_numbers():
     names = [f"row{i}" for i in range(50)]
-    text = drawn([Matrix(names, ["a"], np.ones((50, 1)), "", [f"{i}.5" for i in range(50)])], "latex")
+    text = drawn([kinds.Matrix(names, ["a"], np.ones((50, 1)), "", [f"{i}.5" for i in range(50)])], "latex")
     assert re.findall(r"\\textbf\{row(\d+)\} & \S+ & (\d+)\.5", text) == [(str(i), str(i)) for i in range(50)]
     assert "Rows 25 to 49 of 50" in text
     assert len(weights_of(page(shown("self", FOX, "--head", "all", "-f", "html", "--precision", "3")))) == 11
     narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
     assert "shades without numbers" in narrow and "To fit" not in wide
     values = np.random.default_rng(0).standard_normal((2, 400))
-    block = Matrix(["a", "b"], [str(j) for j in range(400)], values, "X")
+    block = kinds.Matrix(["a", "b"], [str(j) for j in range(400)], values, "X")
     assert "more columns" in drawn([block._replace(fits=True)], "html")
     assert len(re.findall(r"(?:\$-\$)?\d\.\d{1,3}(?= )", drawn([block], "latex"))) == 800
 
@@ -294,8 +291,8 @@ def colour_pairs(format, text):
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_number_can_be_read_on_its_shade(format, palette):
     values = np.linspace(0, 1, 64).reshape(8, 8)
-    block = Matrix(list("abcdefgh"), list("abcdefgh"), values, "", [], True, True)
-    pairs = colour_pairs(format, drawn([Heading("A", 1), block], format, palette=palette))
+    block = kinds.Matrix(list("abcdefgh"), list("abcdefgh"), values, "", [], True, True)
+    pairs = colour_pairs(format, drawn([kinds.Heading("A", 1), block], format, palette=palette))
     assert len({back for back, _ in pairs}) >= 60
     assert min(contrast(back, ink) for back, ink in pairs) >= 4.5
     if (format, palette) == ("latex", "viridis"):  # from the least weight to the largest
@@ -305,7 +302,7 @@ def test_every_number_can_be_read_on_its_shade(format, palette):
 @pytest.mark.parametrize("format", PAGES)
 def test_a_palette_for_dark_backgrounds_makes_a_dark_page_with_readable_text(format):
     for palette, is_dark in ((None, False), ("blues", False), ("viridis", True), ("cividis", True)):
-        text = drawn([Heading("A", 1)], format, palette=palette)
+        text = drawn([kinds.Heading("A", 1)], format, palette=palette)
         of_page = re.search(r"background: #(\w+); color: #(\w+); \}\nh1", text)
         back, ink = of_page.groups() if of_page else colour_pairs("svg", text)[0]
         back, ink = (code * 2 if len(code) == 3 else code for code in (back, ink))
@@ -317,10 +314,10 @@ def test_a_palette_for_dark_backgrounds_makes_a_dark_page_with_readable_text(for
 @example(['"><script>', "</title>", "]]>", "\ud800"])
 @example(["&#0;", "\x00", "\ufffe", "\U000e0001"])
 def test_any_token_makes_a_well_formed_page_that_shows_it(tokens):
-    blocks = [Heading(tokens[0], 1), Say(tokens[-1]), Formula("1 + 1", tokens[0])]
-    blocks += [Links([(tokens[0], [(token, "1.000") for token in tokens])])]
-    blocks += [Bars(tokens[0], [(token, 0.5) for token in tokens], 1.0)]
-    blocks += [Matrix(tokens, tokens, np.zeros((len(tokens), len(tokens))), tokens[0], shaded=True)]
+    blocks = [kinds.Heading(tokens[0], 1), kinds.Say(tokens[-1]), kinds.Formula("1 + 1", tokens[0])]
+    blocks += [kinds.Links([(tokens[0], [(token, "1.000") for token in tokens])])]
+    blocks += [kinds.Bars(tokens[0], [(token, 0.5) for token in tokens], 1.0)]
+    blocks += [kinds.Matrix(tokens, tokens, np.zeros((len(tokens), len(tokens))), tokens[0], shaded=True)]
     text = drawn(blocks, "html")
     tree = page(text)
     seen = words(tree) + "".join(element.get("title", "") for element in tree.iter())
@@ -423,12 +420,12 @@ def test_a_shade_of_a_picture_fills_its_cell_and_bars_are_as_long_as_their_value
         assert len({one.get("height") for one in found}) == 1
         assert len({one.get("fill") for one in found}) > 8
     lengths: dict[str, float] = {}
-    for one in rects(drawn([Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg")):
+    for one in rects(drawn([kinds.Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg")):
         lengths[one.get("y")] = lengths.get(one.get("y"), 0.0) + float(one.get("width"))
     full, half = lengths.values()
     assert half == pytest.approx(full / 2, abs=CELL / 8)
     # Without colour every bar has the middle shade.
-    blocks = [Bars("b", [("a", 0.1), ("b", 0.9)], 1.0)]
+    blocks = [kinds.Bars("b", [("a", 0.1), ("b", 0.9)], 1.0)]
     shades = [
         {int(n) for n in re.findall(r'class="bar b(\d+)"', drawn(blocks, "html", color=color))}
         for color in ("never", "always")
@@ -438,9 +435,9 @@ def test_a_shade_of_a_picture_fills_its_cell_and_bars_are_as_long_as_their_value
 
 def test_pages_have_titles_tables_say_what_their_heads_are_for_and_labels_are_whole():
     r"""In LaTeX `\\` takes a star, and what stands in brackets."""
-    text = drawn([Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
+    text = drawn([kinds.Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
     assert not re.search(r"\\\\\s*[\[*]", text)
-    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
+    text = drawn([kinds.Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
     label = next(span for span in page(text).iter("span") if span.get("title"))
     assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
     tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
@@ -455,7 +452,7 @@ def test_pages_have_titles_tables_say_what_their_heads_are_for_and_labels_are_wh
 
 @pytest.mark.parametrize("format", PAGES)
 def test_words_from_right_to_left_leave_the_numbers_beside_them_where_they_are(format):
-    text = drawn([Say('So "x" gives 0.3506 to "שלום", 0.2134 to "سلام".')], format)
+    text = drawn([kinds.Say('So "x" gives 0.3506 to "שלום", 0.2134 to "سلام".')], format)
     apart = [one.text for one in parsed(format, text).iter() if one.text and "ש" in one.text]
     assert "שלום" in apart
     assert all(not re.search(r"\d", part) for part in apart)

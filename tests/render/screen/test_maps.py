@@ -14,8 +14,6 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.formats import render
 from attn_cli.settings.output import View
-from tests.cli.test_hostile import HOSTILE, given_tokens, unsafe
-from tests.shell import attn, plain
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -137,35 +135,6 @@ def test_a_query_has_its_rows_alone_and_with_a_precision_or_too_many_words_heads
     assert "Columns are numbered" not in text
     trace = traced(TEXTS["seventy words"])
     assert all(f"Head {name}" in screen(trace, 100) for name in trace.head_names)
-
-
-LATIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-@pytest.mark.parametrize("env", [{"PYTHONIOENCODING": "ascii"}, LATIN])
-def test_where_only_ascii_can_be_written_maps_are_ascii(env):
-    for text in (FOX, "naïve 東京 she sleeps"):
-        ran = attn("masked", text, "--head", "all", "--width", "80", env=env)
-        assert ran.code == 0 and ran.out.isascii() and ran.err.isascii()
-        assert f"shades: .000 {DIGITS}" in ran.out
-        assert "\\u2013" not in ran.out and "\\u258" not in ran.out
-        assert all(len(line) <= 80 for line in ran.out.split("\n"))
-        assert re.search(r"^0 \S+( +\d+ *-+)+", ran.out, re.M)
-
-
-@pytest.mark.parametrize("colors", [0, 256])
-@pytest.mark.parametrize("width", [20, 80, 200])
-def test_hostile_tokens_are_shown_and_never_obeyed(width, colors):
-    for start in range(0, len(HOSTILE), 12):
-        tokens = HOSTILE[start : start + 12]
-        trace = given_tokens(tokens, heads=3, head="all")
-        text = plain(render(trace, View(width=width), Terminal(width=width, colors=colors)))
-        assert not unsafe(text)
-        if width > 20:
-            assert "Columns" in text
-            assert max(cell_len(line) for line in text.split("\n")) <= width
-            numbers = [label.split()[0] for heads, rows in bands(text, len(tokens)) for label, _ in rows]
-            assert numbers == [str(i) for i in range(len(tokens))] * (len(numbers) // len(tokens))
 
 
 def test_what_a_head_finds_is_its_strongest_links_and_a_masked_row_holds_no_shade():
