@@ -174,9 +174,9 @@ def test_the_output_is_the_mix_held_against_its_word_and_other_heads_and_rows_ar
     named = re.findall(r'"(\w+)" \(at (\w+), ([\d.]+)\)', shown.partition("Other rows worth a look: ")[2])
     assert len(named) == 3
     for query, key, weight in named:
-        row = trace.weights[FOX.split().index(query)]
-        assert trace.key_tokens[int(row.argmax())] == key
-        near(float(weight), row.max(), 3)
+        others = trace.weights[FOX.split().index(query)]
+        assert trace.key_tokens[int(others.argmax())] == key
+        near(float(weight), others.max(), 3)
     assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
     lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
     near(lead, row.masked[3] - row.masked[5], 4)
