@@ -142,7 +142,7 @@ def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
 
 WRONG = """
 -m DEEP => 65 2 layers x 2 heads have no counterparts in 3 layers x 2 heads
--m by_hand.BERT => 65 The models' tokens part at place 0: 'd' and '[CLS]'.
+-m BERT => 65 The models' tokens part at place 0: 'd' and '[CLS]'.
 -m TUNED -m DEEP => 2 two different models | -m BASE => 2 two different models
 -m TUNED --vary t=1,2 => 2 all else the same | -m TUNED --with ab => 2 all else the same
 -m TUNED --layer all => 2 One layer | -m TUNED --head all => 2 One head | -m TUNED --layer 7 => 2 layer 7
