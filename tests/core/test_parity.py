@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, attend
-from attn_cli.core.heads import HeadInput, HeadWeights, Position
+from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm
@@ -280,21 +280,6 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
     for layer, wanted in enumerate(passed):
         made = ours.input(start.numpy(), layer, rule)
         np.testing.assert_allclose(made, wanted[0].numpy(), rtol=0, atol=1e-10)
-
-
-@DTYPES
-def test_a_learned_position_term_is_theirs_as_a_bias_and_as_keys_that_depend_on_the_distance(dtype):
-    n, d_k, reach = 9, 4, 3
-    draw = np.random.default_rng(0)
-    Q, K, V = (draw.standard_normal((n, d_k)).astype(dtype) for _ in range(3))
-    term = Position(draw.standard_normal((2 * reach + 1, d_k)).astype(dtype), np.zeros(2 * reach + 1, dtype))
-    away = np.clip(np.arange(n) - np.arange(n)[:, None], -reach, reach) + reach
-    keys = torch.from_numpy(K)[None] + torch.from_numpy(term.R)[torch.from_numpy(away)]  # (n_q, n_k, d_k)
-    scores = torch.einsum("id,ijd->ij", torch.from_numpy(Q), keys) / math.sqrt(d_k)
-    bias = HeadInput(Q, Q, Q, by_distance=term.by_distance(Q)).added(np.arange(n)) / Q.dtype.type(
-        math.sqrt(d_k)
-    )
-    close(attend(Q, K, V, bias=bias)[0], torch.softmax(scores, -1).numpy(), dtype, float(scores.abs().max()))
 
 
 # Masks as `--show mask` writes them, padding, and a row without any key.

@@ -173,6 +173,11 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
     for kind, said in (("masked", "not causal"), ("cross", "reads one text")):
         with pytest.raises(UsageError, match=said):
             trace_of(kind, tmp_path / "bert", "a")
+    model_of(PAIRS["bart"], transformers, tmp_path / "bart")
+    for kind, context, keys in (("self", None, 8), ("masked", "a b c", 8), ("cross", "a b c", 5)):
+        trace = trace_of(kind, tmp_path / "bart", context, keep_weights=True, layer=1, head="3")
+        check_projections(trace, trace.shown, 2e-5)
+        assert len(trace.x_key) == keys
 
 
 ROTATED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbert", "gemma2", "gemma3"]
@@ -266,15 +271,6 @@ def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
             W = tensors[f"layers.0.self_attn.{letter}_proj.weight"][2 * place : 2 * place + 2].T
             close(np.array(head[f"W_{letter}"]), W, 0)
             close(record["x_query"] @ W, np.array(head[letter]))
-
-
-@pytest.mark.parametrize("kind", ["self", "masked", "cross"])
-def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):
-    model_of(PAIRS["bart"], transformers, tmp_path)
-    context = None if kind == "self" else "a b c"
-    trace = trace_of(kind, tmp_path, context, keep_weights=True, layer=1, head="3")
-    check_projections(trace, trace.shown, 2e-5)
-    assert len(trace.x_key) == (5 if kind == "cross" else len(trace.x_query))
 
 
 def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):

@@ -148,38 +148,32 @@ def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_
         assert (said in shown) == is_said and "\x1b" not in shown
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"pad": 2}, {"pad": 2, "pad_side": "left"}, {"layer": 0}, {"layer": "all"}, {"positions": "sinusoidal"},
-        {"positions": "sinusoidal", "pad": 2, "layer": 0}, {"round": 0}, {"without": ("cat",)}, {"score": "dot"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_changes_the_weights_changes_nothing_that_it_says(settings):
-    plain, found = trace_masked(TEXT, LANGUAGE), trace_masked(TEXT, replace(LANGUAGE, **settings))
-    assert_alike(found.next_words.words, plain.next_words.words, FLOAT32)
-    assert "pad" in settings or "layer" in settings or not np.allclose(found.weights, plain.weights)
+WEIGHTS_ALONE = "holds for the weights, not for them."
+NO_POSITIONS = "without positions added to its vectors: its heads have a position"
+SEVERAL = "--mask, --temperature and --positions hold for the weights, not for them."
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--positions sinusoidal", "--positions holds for the weights, not for them."),
-        ("--positions sinusoidal", "without positions added to its vectors: its heads have a position"),
-        (
-            "--positions sinusoidal --mask none --temperature 2",
-            "--mask, --temperature and --positions hold for the weights, not for them.",
-        ),
-        ("--without cat", "--without holds for the weights, not for them."),
-        ("--score dot", "--score holds for the weights, not for them."),
-        ("--round 1", "--round holds for the weights, not for them."),
-        ("--score scaled", ""),
+        *((line, ()) for line in ("--pad 2", "--pad 2 --pad-side left", "--layer 0", "--layer all")),
+        ("--positions sinusoidal", (f"--positions {WEIGHTS_ALONE}", NO_POSITIONS)),
+        ("--positions sinusoidal --pad 2 --layer 0", (NO_POSITIONS,)),
+        ("--positions sinusoidal --mask none --temperature 2", (SEVERAL,)),
+        ("--without cat", (f"--without {WEIGHTS_ALONE}",)),
+        ("--score dot", (f"--score {WEIGHTS_ALONE}",)),
+        ("--round 0", (f"--round {WEIGHTS_ALONE}",)),
+        ("--score scaled", ()),
     ],
 )
-def test_the_screen_says_what_an_option_changes_and_what_it_does_not(options, said):
-    shown = " ".join(here("masked", TEXT, *MODEL, *options.split()).out.split())
-    assert said in shown
+def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_tells_so(options, said):
+    command = ("masked", TEXT, *MODEL)
+    plain, found = record(*command), record(*command, *options.split())
+    assert_alike(found["next_words"], plain["next_words"], FLOAT32)
+    is_same = "pad" in options or "layer" in options or options == "--score scaled"
+    assert is_same or not np.allclose(found["weights"], plain["weights"])
+    shown = " ".join(here(*command, *options.split()).out.split())
+    assert all(part in shown for part in said)
     assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
 
 

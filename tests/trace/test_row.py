@@ -1,0 +1,239 @@
+"""What a row tells: how sharp it is, where vector length decides, and why one key won over another."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given as examples
+from hypothesis import strategies as some
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.core.attention import softmax
+from attn_cli.errors import UsageError
+from attn_cli.inputs.matrices import given_from
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.trace.row import decided_by_length, diagnose, entropy, temperatures
+from tests.shell import here
+from tests.thorough import often
+
+SCORES = some.lists(some.floats(-50, 50, allow_subnormal=False), min_size=2, max_size=12)
+VECTORS = "the 9 1 0\nfox 0.5 0.6 0.1\nover 6 -2 1\ndog 0.4 0.5 0.2\n"
+
+
+@examples(some.lists(some.floats(0.001, 1), min_size=1, max_size=10))
+def test_entropy_is_minus_the_sum_of_w_log2_w(parts):
+    weights = [part / sum(parts) for part in parts]
+    wanted = -sum(w * math.log(w) / math.log(2) for w in weights)
+    assert math.isclose(float(entropy(np.array([weights]))[0]), wanted, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 64])
+def test_entropy_goes_from_none_to_log2_n(n):
+    assert entropy(np.array([[1.0], [0.9839413024705136]]) * np.eye(1, n)).tolist() == [
+        0,
+        0,
+    ]  # a sink took the rest
+    assert math.isclose(float(entropy(np.full((1, n), 1 / n))[0]), math.log2(n), abs_tol=1e-12)
+
+
+@examples(SCORES, some.sampled_from([0.1, 1.0, 7.0]))
+def test_at_the_temperature_for_95_percent_the_strongest_key_has_95_percent(scores, now):
+    (found,) = temperatures(np.array([scores]) / now, now)
+    first, second = sorted(scores, reverse=True)[:2]
+    if found is None:
+        assert (first - second) / now <= 1e-9 * max(1.0, abs(first / now))
+        return
+    assert math.isclose(float(softmax(np.array([scores]) / found).max()), 0.95, abs_tol=1e-7)
+
+
+def test_no_temperature_breaks_a_tie_nor_makes_one_key_share():
+    assert temperatures(np.array([[1.0, 1.0, 0.0], [2.0, -np.inf, -np.inf]]), 1.0) == [None, None]
+
+
+def test_typed_after_t_it_gives_95_percent():
+    line = ("self", "the quick fox and the dog", "-q", "fox", "-f", "json")
+    (told,) = json.loads(here(*line).out)["diagnostics"]
+    record = json.loads(here(*line, "-t", repr(told["temperature_95"])).out)
+    assert math.isclose(max(record["weights"][0]), 0.95, abs_tol=1e-9)
+
+
+def test_a_row_that_may_look_at_nothing_has_no_entropy(at):
+    (at / "mask.txt").write_text("0 0\n1 1\n")
+    options = ["-e", "random", "--mask", "mask.txt", "--mask-true", "allowed"]
+    shut, open_ = json.loads(here("self", "a b", *options, "-f", "json").out)["diagnostics"]
+    known = [shut[name] for name in ("entropy", "most", "temperature_95", "nearly_uniform")]
+    assert known == [None, None, None, False]
+    assert open_["most"] == 1.0
+    assert "masked" in here("explain", "a b", *options).out
+
+
+def test_the_most_that_entropy_can_be_counts_allowed_keys_and_a_row_with_one_is_not_nearly_uniform():
+    told = trace_masked("a a a a", Settings(embedding="random")).diagnoses()
+    assert [d.most for d in told] == [0.0, 1.0, math.log2(3), 2.0]
+    assert [d.nearly_uniform for d in told] == [False, True, True, True]
+
+
+def test_equal_scores_are_nearly_uniform_and_said_so():
+    out = here("self", "zzqa zzqb zzqc", "-p", "identity").out
+    assert "Every row is nearly uniform" in out
+    assert "nearly uniform" not in here("self", "The cat sat on the mat").out
+
+
+def test_a_row_is_nearly_uniform_up_to_a_ratio_of_one_and_a_quarter():
+    weights = np.array([[0.336, 0.3, 0.364], [0.4, 0.3, 0.3], [0.5, 0.4, 0.1]])
+    found = diagnose(weights, None, None, 1.0, None, None)
+    assert [one.nearly_uniform for one in found] == [True, False, False]
+
+
+@examples(some.integers(0, 10_000))
+def test_length_decides_where_the_nearest_by_cosine_is_another_and_shorter(seed):
+    draw = np.random.default_rng(seed)
+    q, K = draw.standard_normal((1, 3)), draw.standard_normal((4, 3)) * draw.uniform(0.2, 5, (4, 1))
+    dots = q @ K.T
+    (found,) = decided_by_length(dots, K, np.ones((1, 4), bool))
+    cosines = [float(q[0] @ k / np.linalg.norm(q) / np.linalg.norm(k)) for k in K]
+    winner, nearest = int(dots.argmax()), int(np.argmax(cosines))
+    decided = dots[0, winner] > 0 and winner != nearest
+    assert found == ((winner, nearest) if decided else None)
+
+
+@pytest.mark.parametrize(("longer", "found"), [(1.0005, None), (1.01, (0, 1))])
+def test_a_length_that_nobody_would_see_decides_nothing(longer, found):
+    K = np.array([[longer, 0.02], [1.0, 0.0]])
+    assert decided_by_length(np.array([[1.0, 0.0]]) @ K.T, K, np.ones((1, 2), bool)) == [found]
+
+
+def test_where_length_decides_it_is_said_and_cosine_scores_end_it(at):
+    (at / "vectors.txt").write_text(VECTORS)
+    line = ("self", "the fox over dog", "-e", "vectors.txt")
+    out = here(*line).out
+    assert "Vector length decides here" in out and '"the" is 11.5 times as long' in out
+    assert "length decides" not in here(*line, "--score", "cosine").out
+
+
+def test_a_mean_of_heads_has_entropy_and_no_temperature():
+    told = trace_self("a b c", Settings(embedding="random", dim=4, heads=2, head="mean")).diagnoses()
+    assert all(d.entropy is not None and d.temperature_95 is None and d.longer is None for d in told)
+
+
+def test_the_walk_tells_how_sharp_each_row_is():
+    trace = trace_self("she likes coffee", Settings())
+    out = here("explain", "she likes coffee", "--steps").out
+    part = out[out.index("How sharp are the weights?") :]
+    for token, told in zip(trace.query_tokens, trace.diagnoses(), strict=True):
+        line = next(line for line in part.splitlines() if line.startswith(token)).split()
+        assert line[1:3] == [f"{told.entropy:.2f}", f"{told.most:.2f}"]
+        assert math.isclose(float(line[3]), told.temperature_95, rel_tol=0.01)
+
+
+# Why one key won: the lead, split into content and distance, checked against the weights
+
+FOX = "The quick brown fox jumped over the lazy dog"
+TEXTS = [FOX, "The cat sat on the mat", "she likes coffee and tea", "no no yes", "dog"]
+SETTINGS = [
+    Settings(),
+    Settings(head="subject"),
+    Settings(projection="roles-deep"),
+    Settings(score="cosine", temperature=0.5),
+    Settings(score="dot"),
+    Settings(embedding="random", dim=6, heads=2),
+    Settings(mask="causal"),
+]
+
+
+def reasons(trace):
+    return [one for i in range(len(trace.query_tokens)) for one in trace.because(i)]
+
+
+@pytest.mark.parametrize("settings", SETTINGS[: often(len(SETTINGS) * 3)], ids=str)
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:8])
+def test_the_lead_is_the_logarithm_of_the_ratio_of_two_weights(text, settings):
+    trace = trace_self(text, settings)
+    for one in reasons(trace):
+        weights = trace.weights[one.query_index]
+        assert weights[one.winner_index] == pytest.approx(weights.max(), rel=1e-12)  # keys alike are a tie
+        assert one.lead == pytest.approx(
+            math.log(weights[one.winner_index] / weights[one.rival_index]), abs=1e-9
+        )
+        scaled = trace.shown.scaled_scores[one.query_index]
+        lead = scaled[one.winner_index] - scaled[one.rival_index]
+        assert one.content == pytest.approx(lead, rel=1e-12, abs=1e-10)
+        assert (one.distance is None) == (trace.shown.position_scores is None)
+        if one.decided == "distance":
+            assert one.distance > one.content
+        if one.decided == "content":
+            assert one.distance is None or one.content > one.distance
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 11, 14])
+def test_no_reason_is_made_of_the_last_bits_of_keys_that_are_alike(n):
+    drawn = Settings(embedding="random", dim=32)
+    for settings in (drawn, replace(drawn, dim=64), replace(drawn, dtype="float32"), replace(drawn, dim=400)):
+        trace = trace_self(" ".join(["no"] * n), settings)
+        for one in reasons(trace):
+            assert (one.winner_index, one.rival_index, one.content, one.decided) == (0, 1, 0, "neither")
+    for one in reasons(trace_self(" ".join(["fox"] * n))):
+        assert (one.content, one.decided) == (0, "distance")
+
+
+def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
+    rows = {"Q": [[1e6]], "K": [[1e6], [1e6 + 5e-7]], "V": [[1.0], [2.0]]}
+    trace = trace_matrices("compute", given_from(rows, "given"), Settings())
+    (one,) = trace.because(0)
+    assert (one.winner_index, one.decided) == (1, "content")
+    assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("kind", "versus", "rivals"),
+    [
+        (trace_self, None, ["over content"]),
+        (trace_self, "lazy", ["over content", "lazy distance"]),
+        (trace_self, "7", ["over content", "lazy distance"]),
+        (trace_masked, "dog", ["dog mask"]),
+    ],
+)
+def test_the_runner_up_and_a_named_rival_lose_by_content_by_distance_or_by_the_mask(kind, versus, rivals):
+    found = kind(FOX, Settings(query="jumped", versus=versus)).because(4)
+    told = [f"{one.rival} {one.decided}" for one in found]
+    assert (
+        (told == rivals and {one.winner for one in found} == {"fox"})
+        if kind is trace_self
+        else told[1:] == rivals
+    )
+    if "lazy distance" in rivals:
+        assert found[1].rival_index == 7 and found[1].distance > 1.5 > 0.4 > found[1].content > 0
+
+
+def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself():
+    trace = trace_self("the cat saw the dog", Settings(query="cat", versus="the"))
+    found = trace.because(1)
+    assert {one.rival_index for one in found if one.rival == "the"} == {0, 3} - {found[0].winner_index}
+    again = trace_self("the cat saw the dog", Settings(query="cat", versus=found[0].winner))
+    assert all(one.rival_index != one.winner_index for one in again.because(1))
+
+
+def test_without_a_rival_there_is_no_because_and_without_a_distance_term_content_alone_decides():
+    assert trace_self("dog").because(0) == []
+    assert trace_self(FOX, Settings(head="mean")).because(4) == []
+    (only,) = trace_cross("she", "likes coffee").because(0)
+    assert only.distance is None and only.decided == "content" and only.lead == only.content
+
+
+@pytest.mark.parametrize(("command", "versus", "said"), [("explain", "lasy", "lazy"), ("self", "lazy", "-q")])
+def test_a_rival_that_there_is_not_and_one_without_a_row_are_wrong_usage(command, versus, said):
+    ran = here(command, FOX, "--versus", versus)
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1
+    with pytest.raises(UsageError, match="look at"):
+        trace_self(FOX, Settings(query="jumped", versus="lasy")).because(4)
+
+
+def test_the_json_has_an_entry_for_each_row_and_each_rival():
+    text = "the cat saw the dog"
+    record = json.loads(here("self", text, "-q", "the", "--versus", "saw", "-f", "json").out)
+    assert {entry["query_index"] for entry in record["because"]} == {0, 3}
+    assert {entry["rival"] for entry in record["because"] if entry["query_index"] == 3} >= {"saw"}
+    assert json.loads(here("self", FOX, "-f", "json").out)["because"] is None
+    assert json.loads(here("explain", FOX, "-f", "json").out)["because"][0]["winner"] == "fox"
