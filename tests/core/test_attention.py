@@ -53,10 +53,9 @@ def some(*shape, seed=0, dtype=np.float64):
 def drawn(lead, n_q, n_k, of_keys=None):
     """Q, K and V with these leading axes; keys and values may have others."""
     of_keys = lead if of_keys is None else of_keys
+    shapes = (*lead, n_q, 4), (*of_keys, n_k, 4), (*of_keys, n_k, 2)
     return {
-        "Q": some(*lead, n_q, 4),
-        "K": some(*of_keys, n_k, 4, seed=1),
-        "V": some(*of_keys, n_k, 2, seed=2),
+        name: some(*shape, seed=seed) for seed, (name, shape) in enumerate(zip("QKV", shapes, strict=True))
     }
 
 
@@ -105,13 +104,10 @@ def test_scores_that_float16_cannot_hold_are_no_obstacle():
     same(attend(Q, K, K), [steps.weights, steps.output], 0)
 
 
-@pytest.mark.parametrize(
-    ("types", "kept"),
-    [("f2 f4 f4", "f4"), ("f2 f8 f8", "f8"), ("f4 f8 f8", "f8"), ("i8 i8 i8", "f8"), ("u1 ? i1", "f8")],
-)
-def test_types_beside_each_other_are_as_wide_as_the_widest_and_whole_numbers_are_float64(types, kept):
+@pytest.mark.parametrize("types", ["f2 f4 f4", "f2 f8 f8", "f4 f8 f8", "i8 i8 i8", "u1 ? i1"])
+def test_types_beside_each_other_are_as_wide_as_the_widest_and_whole_numbers_are_float64(types):
     M = np.array([[2, 1], [0, 3]])
-    given = [M.astype(one) for one in types.split()]
+    given, kept = [M.astype(one) for one in types.split()], "f4" if types == "f2 f4 f4" else "f8"
     for return_weights in (True, False):
         weights, output = attend(*given, "causal", bias=[[0, 0], [0.5, 0]], return_weights=return_weights)
         assert output.dtype == kept and (weights is None or weights.dtype == kept)
@@ -150,9 +146,8 @@ def test_of_several_masks_all_must_allow(names, with_array, n):
         whole &= rule.rows(range(n))
     agree(given | {"mask": mask}, given | {"mask": whole})
     one = {name: M[0] for name, M in given.items()}
-    links, output = strongest_links(
-        **one, k=2, mask=[part if type(part) is str else part[0] for part in mask]
-    )
+    of_one = [part if type(part) is str else part[0] for part in mask]
+    links, output = strongest_links(**one, k=2, mask=of_one)
     same([output], [attend(**one, mask=whole[0])[1]])
     assert (np.take_along_axis(whole[0], links.keys, 1) | (links.keys < 0)).all()
 
@@ -285,12 +280,13 @@ def test_a_cosine_does_not_depend_on_length_however_long_or_short():
 # The strongest links
 
 TIED = st.sampled_from([0, 0.25, 0.5, 1])
+ROWS = npst.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 24)), elements=TIED)
 
 
 @pytest.mark.parametrize("short", [0, heads.SHORT])  # keys up to which whole rows are sorted
 @laws
 @given(
-    npst.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 24)), elements=TIED),
+    npst.arrays(float, st.tuples(st.integers(1, 4), st.integers(1, 24)), elements=TIED),
     st.integers(1, 30),
     st.data(),
 )
@@ -330,18 +326,26 @@ NO_GROUPS = [
     ((5, 4, 2, 3), (3, 2, 2, 3), (3, 2, 2, 3)),  # batches that do not fit
 ]
 NO_MATRIX = [
-    *(
-        [1.0, 2.0],
-        1.0,
-        [[]],
-        np.ones((0, 2)),
-        [["a", "b"]],
-        [[1j, 0]],
-        [[None, 0]],
-        [[1.0, 2.0], [1.0]],
-        None,
-    ),
+    [1.0, 2.0],
+    1.0,
+    [[]],
+    np.ones((0, 2)),
+    [["a", "b"]],
+    [[1j, 0]],
+    [[None, 0]],
+    [[1.0, 2.0], [1.0]],
 ]
+NO_LENGTHS = [[1.0, 2.0], [True, False], "all", [[1], [1, 2]]]
+
+
+def grouped(*shapes):
+    """Arguments of `attend` with such heads in groups, and what is said of shapes that make none."""
+    said = "groups of heads ... grouped=True"
+    return shaped(**dict(zip("QKV", shapes, strict=True))) | {"grouped": True}, " ... ".join(
+        [*map(str, shapes), said]
+    )
+
+
 REFUSED = [  # what is given, and parts of what is said
     *(({"softcap": one}, "softcap cannot be") for one in (0, 0.0, -1.0, inf, nan, "50", None.__class__)),
     *(({"threads": one}, "threads") for one in (0, -1, 1.5, "2")),
@@ -359,10 +363,7 @@ REFUSED = [  # what is given, and parts of what is said
     (FOURS | {"lengths": [-1, 2]}, "cannot hold -1"),
     (FOURS | {"lengths": [1, 2, 3]}, "shape (3,), but the leading axes are (2, 4)"),
     (FOURS | {"lengths": [[[1]]]}, "leading axes"),
-    *(
-        (FOURS | {"lengths": one}, "whole numbers")
-        for one in ([1.0, 2.0], [True, False], "all", [[1], [1, 2]])
-    ),
+    *((FOURS | {"lengths": one}, "whole numbers") for one in NO_LENGTHS),
     (shaped(K=(4, 5)), "(2, 3) ... (4, 5)"),
     (shaped(V=(5, 2)), "(4, 3) ... (5, 2)"),
     (shaped(**HEADED | {"K": (3, 4, 3), "V": (3, 4, 2)}), "(2, 2, 3) ... (3, 4, 3)"),
@@ -370,14 +371,8 @@ REFUSED = [  # what is given, and parts of what is said
     *((shaped(**{name: (4, 2)}), f"(4, 2) ... {FOR_WHOM}") for name in ("mask", "bias")),
     (shaped(mask=(4,)), f"(4,) ... {FOR_WHOM}"),
     *((shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4)") for name in ("mask", "bias")),
-    *(
-        (
-            shaped(Q=Q, K=K, V=V) | {"grouped": True},
-            f"{Q} ... {K} ... {V} ... groups of heads ... grouped=True",
-        )
-        for Q, K, V in NO_GROUPS
-    ),
-    *(({name: bad}, f"{name} must be a matrix of numbers") for name in "QKV" for bad in NO_MATRIX),
+    *(grouped(*shapes) for shapes in NO_GROUPS),
+    *(({name: bad}, f"{name} must be a matrix of numbers") for name in "QKV" for bad in (*NO_MATRIX, None)),
 ]
 
 
@@ -442,11 +437,10 @@ def test_a_tensor_that_numpy_cannot_read_is_one_clear_error(error, more):
     assert "bias.detach().float()" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"by_distance": np.ones((3, 5)) * np.arange(5)}, {"sink": 1.0}, {"score": "cosine"}, {"softcap": 0.5}],
-    ids=str,
-)
+MORE = [{"by_distance": np.ones((3, 5)) * np.arange(5)}, {"sink": 1.0}, {"score": "cosine"}, {"softcap": 0.5}]
+
+
+@pytest.mark.parametrize("more", MORE, ids=str)
 def test_the_output_alone_of_a_small_head_counts_all_that_belongs_to_its_scores(more):
     head = HeadInput(*np.random.default_rng(0).standard_normal((3, 3, 3)), scale=0.7, **more)
     np.testing.assert_allclose(output_of(head, None, None), head.steps(range(3)).output, rtol=0, atol=1e-12)

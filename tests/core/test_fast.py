@@ -47,9 +47,11 @@ def within(problem, **options):
 def by_rows(head, threads):
     """Each block's weights and output, by its rows."""
     found = {}
-    streaming.attended(
-        [head], False, threads, each=lambda rows, *made: found.update({rows: (made[0].copy(), made[1])})
-    )
+
+    def keep(rows, *made):
+        found[rows] = [M.copy() for M in made]
+
+    streaming.attended([head], False, threads, each=keep)
     return found
 
 
@@ -128,10 +130,8 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
     with tiled(*tiling):
         heads = [streaming.Tiles(problem.head._replace(V=V)) for V in (problem.V, -problem.V)]
         for with_weights in (True, False):
-            several, one = (
-                streaming.attended(heads, with_weights, n)[not with_weights :] for n in (threads, 1)
-            )
-            for ours, theirs in zip(several, one, strict=True):
+            both = (streaming.attended(heads, with_weights, n) for n in (threads, 1))
+            for ours, theirs in zip(*both, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
         found, alone = by_rows(heads[0], threads), by_rows(heads[0], 1)
         assert found.keys() == alone.keys() and found
@@ -140,23 +140,17 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
             np.testing.assert_array_equal(found[rows][1], alone[rows][1])
 
 
+AXES, SOME = (st.sampled_from([(), (1,), (3,), one]) for one in ((2, 3), (2, 1)))
+WHOSE = st.sampled_from(["none", "one", "each"])
+
+
 @few
-@given(
-    st.sampled_from([(), (1,), (3,), (2, 3)]),
-    st.sampled_from([(), (1,), (3,), (2, 1)]),
-    st.sampled_from(["none", "one", "each"]),
-    st.sampled_from(["none", "one", "each"]),
-    st.sampled_from(DTYPES),
-    st.integers(0, 99),
-)
-def test_heads_know_nothing_of_each_other_and_share_what_is_given_once(
-    axes, others, masks, biases, dtype, seed
-):
+@given(AXES, SOME, WHOSE, WHOSE, st.sampled_from(DTYPES), st.integers(0, 99))
+def test_heads_know_nothing_of_each_other_and_share_what_is_given(axes, others, masks, biases, dtype, seed):
     draw = np.random.default_rng(seed)
     lead = np.broadcast_shapes(axes, others)
-    Q, K, V = (
-        draw.standard_normal(shape).astype(dtype) for shape in ((*axes, 7, 3), (*others, 5, 3), (5, 2))
-    )
+    shapes = (*axes, 7, 3), (*others, 5, 3), (5, 2)
+    Q, K, V = (draw.standard_normal(shape).astype(dtype) for shape in shapes)
     mask = {"none": None, "one": draw.random((7, 5)) < 0.7, "each": draw.random((*lead, 7, 5)) < 0.7}[masks]
     bias = {"none": None, "one": some(5, dtype=dtype), "each": some(*lead, 7, 5, dtype=dtype)}[biases]
     with tiled(2, 2):
@@ -220,10 +214,8 @@ def test_how_an_array_lies_in_memory_does_not_matter(n, layout):
     allowed.setflags(write=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)  # np.matrix is on its way out, but about
-        laid = [
-            LAYOUTS[layout](some(*shape, seed=seed))
-            for seed, shape in enumerate([(n, 4), (n + 1, 4), (n + 1, 3), (n, n + 1)])
-        ]
+        shapes = (n, 4), (n + 1, 4), (n + 1, 3), (n, n + 1)
+        laid = [LAYOUTS[layout](some(*shape, seed=seed)) for seed, shape in enumerate(shapes)]
     plain = [np.array(M, order="C", dtype=float) for M in laid]
     for mask, count in ((None, 3), (np.asfortranarray(allowed), 4)):
         weights, links, outputs = ways(*plain[:3], None if mask is None else allowed, *plain[3:count])
@@ -288,12 +280,8 @@ def test_scores_far_below_are_as_quick_as_others(base_2):
 
 def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monkeypatch):
     introspect = pytest.importorskip("numpy.lib.introspect", reason="NumPy 1 does not tell")
-    for target, is_quick in (
-        ("X86_V4", True),
-        ("AVX512_SKX", True),
-        ("baseline(X86_V2)", False),
-        (None, False),
-    ):
+    targets = {"X86_V4": True, "AVX512_SKX": True, "baseline(X86_V2)": False, None: False}
+    for target, is_quick in targets.items():
         found = {} if target is None else {"exp2": {"ff": {"current": target}}}
         monkeypatch.setattr(introspect, "opt_func_info", lambda name, found=found: found)
         assert streaming.has_quick_exp2.__wrapped__() is is_quick

@@ -142,11 +142,8 @@ def test_weights_and_output_are_theirs(kind, shape, dtype):
     if cap:
         steps = attend(Q, K, V, **options, **whole, steps=True)
         sums = torch.logsumexp(torch.from_numpy(masked), -1).numpy()
-        for one, theirs in (
-            (steps.scaled_scores, scores),
-            (steps.masked_scores, masked),
-            (steps.log_sum_exp, sums),
-        ):
+        ours = steps.scaled_scores, steps.masked_scores, steps.log_sum_exp
+        for one, theirs in zip(ours, (scores, masked, sums), strict=True):
             close(one, theirs, dtype, largest)
 
 

@@ -132,11 +132,8 @@ def test_a_temperature_takes_the_root_of_weights_and_divides_what_a_cap_leaves(n
     row = next(i for i, one in enumerate(hot) if one is not None)
     assert at(hot[row]).weights[row].max() == pytest.approx(0.95, abs=1e-6)
     if "gemma2" in name:
-        assert (plain.scale, plain.own_scale, plain.softcap) == (
-            1 / 3,
-            1 / 3,
-            None if "uncapped" in name else 2.0,
-        )
+        cap = None if "uncapped" in name else 2.0
+        assert (plain.scale, plain.own_scale, plain.softcap) == (1 / 3, 1 / 3, cap)
     assert (warm.shown.capped_scores is None) == (name != "gemma2")
     if name == "gemma2":
         summed = warm.shown.scaled_scores + warm.shown.position_scores
@@ -150,9 +147,8 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
     model = model_of(PAIRS["t5"], transformers, tmp_path)
     source, target = [2, 11, 12, 13, 3], [0, *IDS[:-1]]
     with torch.no_grad():
-        expected = model(
-            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True
-        )
+        ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
+        expected = model(**ids, output_attentions=True)
         alone = model.encoder(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
     trace = trace_of("cross", tmp_path, "a b c", layer=2, head="1")
     assert trace.key_tokens == ("[CLS]", "a", "b", "c", "[SEP]") and trace.has_second_input
@@ -245,10 +241,8 @@ def test_every_step_follows_from_the_one_before_to_the_weights_of_transformers(n
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("llama", {}), ("gemma2", {}), ("gemma2", {"temperature": 0.5, "head": "mean"}), ("modernbert", {})],
-)
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5, "head": "mean"}])
+@pytest.mark.parametrize("name", ["llama", "gemma2", "modernbert"])
 def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):
     from attn_cli.render.code import script
 
@@ -408,9 +402,8 @@ def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(turn, bad,
             text = "dab" if config is GPT2 else "the [MASK] walking"
             for settings in some(ways, n):
                 try:
-                    trace = trace_checkpoint(
-                        "self", text, None, settings, folder, keep_weights=settings.layer == 1
-                    )
+                    is_kept = settings.layer == 1
+                    trace = trace_checkpoint("self", text, None, settings, folder, keep_weights=is_kept)
                 except AttnError as error:
                     assert len(str(error)) < 500
                 else:

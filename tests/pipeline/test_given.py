@@ -254,9 +254,7 @@ def test_the_numpy_script_gives_the_same(file, options):
         found = {}
         exec(told("compute", name, *more, "-f", "code:numpy"), found)  # a script of ours
         right = record("compute", name, *more)
-        assert np.allclose(found["weights"], right["weights"]) and np.allclose(
-            found["output"], right["output"]
-        )
+        assert all(np.allclose(found[part], right[part]) for part in ("weights", "output"))
     ran = here("compute", "heads.json", "--head", "all", "-f", "code:numpy")
     assert ran.code == 2 and "--head NAME" in ran.err
 

@@ -6,8 +6,7 @@ import shlex
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_self
-from attn_cli.errors import UsageError
+from attn_cli import Settings
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.sources.text import trace_text
 from tests.alike import FLOAT32, assert_alike
@@ -183,8 +182,3 @@ def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tok
 def test_what_cannot_be_knocked_out_is_refused_in_one_line(command, says, models):
     ran = here(*shlex.split(command.replace("MODEL", models[0])))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and says in ran.err
-
-
-def test_from_python_too():
-    with pytest.raises(UsageError, match="nothing is computed"):
-        trace_self("she likes coffee", Settings(knock_out=("0.0",)))

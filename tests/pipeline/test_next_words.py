@@ -7,27 +7,17 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.errors import InputError, SettingError
+from attn_cli.errors import InputError
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import (
-    BERT,
-    FRAMES,
-    GPT2,
-    LETTERS,
-    bert,
-    gpt2,
-    saved,
-    small_bert,
-    small_gpt2,
-    word_pieces,
-)
+from tests.models.checkpoints import by_hand
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved, small_bert, small_gpt2
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline.records import record as record_of
 from tests.shell import attn, here
 
-PIECES = (*FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
+PIECES = (*by_hand.FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
 FRAMED = "the [MASK] sat"
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
@@ -56,7 +46,7 @@ def same(found, names, shares):
 def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
     folder = causal(tmp_path)
     logits = by_loops(gpt2(), [3, 0, 1, 2, 0])[1][-1]
-    names = [word.replace("Ġ", " ") for word in LETTERS]
+    names = [word.replace("Ġ", " ") for word in by_hand.LETTERS]
     for layer in (0, 1):
         trace = trace_self("dabca", Settings(model=folder, next=3, layer=layer))
         assert trace.next_words.place == 4 and not trace.next_words.fills
@@ -97,7 +87,7 @@ def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch)
 
 def test_what_frames_a_text_at_its_end_is_not_what_words_follow(tmp_path):
     folder = saved(tmp_path / "framed", GPT2, gpt2(vocabulary=10))
-    word_pieces(folder, PIECES)
+    by_hand.word_pieces(folder, PIECES)
     trace = trace_self("the cats", Settings(model=folder, next=10))
     assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "[SEP]") and trace.next_words.place == 3
     same(trace.next_words, *likeliest(by_loops(gpt2(vocabulary=10), [2, 5, 6, 7])[1][-1], PIECES, 10))
@@ -131,11 +121,6 @@ def test_a_note_says_why_a_model_names_no_words(text, pieces, head, told, tmp_pa
     assert record["next_words"] is None and told in record["notes"][-1]
     untied = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
     assert untied.next_words is None and "no language-model head" in untied.notes[-1]
-
-
-def test_more_than_fifty_are_refused():
-    with pytest.raises(SettingError):
-        Settings(next=51)
 
 
 def test_a_standing_number_waits_for_a_model(tmp_path):
@@ -173,9 +158,9 @@ def test_screens_show_the_words_and_obey_none(tmp_path):
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path):
-    tensors = bert(vocabulary=10) | {"cls.predictions.bias": np.full(10, np.nan, np.float32)}
+    tensors = by_hand.bert(vocabulary=10) | {"cls.predictions.bias": np.full(10, np.nan, np.float32)}
     encoder(tmp_path)
-    folder = saved(tmp_path / "bert", BERT, tensors)
+    folder = saved(tmp_path / "bert", by_hand.BERT, tensors)
     with pytest.raises(InputError):
         trace_self(FRAMED, Settings(model=folder, next=1))
 

@@ -46,9 +46,7 @@ def file(path, weights, pad="<pad>", **beside):
         ("the", {"attention_mask": np.arange(N)[None] >= PADS}, "attention_mask says"),  # a batch of one
     ],
 )
-def test_padding_on_the_left_is_recognised_under_a_causal_mask_or_said_by_the_file(
-    rows, pad, beside, said, tmp_path
-):
+def test_padding_on_the_left_is_recognised_or_said_by_the_file(rows, pad, beside, said, tmp_path):
     weights = left_padded(rows)
     found = record(file(tmp_path, weights, pad, **beside))
     assert found["mask"] == EXPECTED.tolist()
@@ -282,9 +280,8 @@ def test_a_weight_of_16_bits_may_be_a_little_above_one_and_is_one():
 
 def test_settings_choose_as_the_options_do():
     given = drawn(2, 3, 4, 4)
-    np.testing.assert_array_equal(
-        show(given, SENTENCE, None, Settings(layer=0, head="2")).weights, given[0, 2]
-    )
+    chosen = show(given, SENTENCE, None, Settings(layer=0, head="2"))
+    np.testing.assert_array_equal(chosen.weights, given[0, 2])
     mean = show(given, SENTENCE, settings=Settings(layer="mean", head="mean"))
     np.testing.assert_allclose(mean.weights, given.mean(axis=(0, 1)))
     assert show(np.tril(np.full((4, 4), 0.25)), SENTENCE).mask_name == "causal"

@@ -3,17 +3,8 @@
 import numpy as np
 import pytest
 
-from attn_cli.trace.head_roles import (
-    BAG,
-    MIXED,
-    PATTERNS,
-    Text,
-    block_means,
-    find_patterns,
-    is_separator,
-    measure,
-    rolled_out,
-)
+from attn_cli.trace import head_roles
+from attn_cli.trace.head_roles import BAG, MIXED, PATTERNS, Text, find_patterns, measure
 
 N, HALF = 16, 8
 WORDS = [f"w{i}" for i in np.random.default_rng(3).permutation(HALF)]
@@ -124,7 +115,7 @@ def test_two_texts_have_no_places_in_common_and_unknown_tokens_no_words():
     ("cat", False), ("##s", False), ("[UNK]", False), ("Ġ3", False),
 ])  # fmt: skip
 def test_punctuation_and_what_frames_a_text_separate(token, separates):
-    assert is_separator(token) is separates
+    assert head_roles.is_separator(token) is separates
 
 
 def test_rollout_multiplies_half_the_mean_and_half_the_token_itself():
@@ -132,20 +123,22 @@ def test_rollout_multiplies_half_the_mean_and_half_the_token_itself():
     layers /= layers.sum(axis=-1, keepdims=True)
     found, expected = None, np.eye(4)
     for layer in layers:
-        found = rolled_out(found, layer)
+        found = head_roles.rolled_out(found, layer)
         expected = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(4)) @ expected
     np.testing.assert_allclose(found, expected)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    np.testing.assert_allclose(rolled_out(None, np.zeros((1, 4, 4))), np.eye(4))  # a fully masked layer
+    np.testing.assert_allclose(
+        head_roles.rolled_out(None, np.zeros((1, 4, 4))), np.eye(4)
+    )  # a fully masked layer
 
 
 def test_block_means_are_the_means_of_what_is_allowed():
     weights = np.random.default_rng(2).random((2, 7, 7))
     allowed = np.tri(7, dtype=np.bool_)
-    found = block_means(weights, allowed, 3, 4)
+    found = head_roles.block_means(weights, allowed, 3, 4)
     rows, columns = ([i * 7 // n for i in range(n)] + [7] for n in (3, 4))
     for h, r, c in np.ndindex(2, 3, 4):
         cell = np.s_[rows[r] : rows[r + 1], columns[c] : columns[c + 1]]
         inside = weights[h][cell][allowed[cell]]
         assert found[h, r, c] == pytest.approx(inside.mean()) if inside.size else np.isnan(found[h, r, c])
-    np.testing.assert_allclose(block_means(weights, np.ones((7, 7), np.bool_), 7, 7), weights)
+    np.testing.assert_allclose(head_roles.block_means(weights, np.ones((7, 7), np.bool_), 7, 7), weights)

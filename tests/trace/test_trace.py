@@ -17,7 +17,7 @@ from tests.alike import assert_alike
 from tests.thorough import like_cases
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)
-LEARNED = Settings()  # word2vec and roles, the defaults
+LEARNED, ROLES = Settings(), Settings(projection="roles")  # the defaults are word2vec and roles
 TEXT = "She likes coffee. She likes tea!"
 LONG = " ".join(f"word{i}" for i in range(1010))  # more than a million cells
 
@@ -87,10 +87,7 @@ def test_a_head_is_chosen_by_its_name_or_its_number(settings):
 @pytest.mark.parametrize(
     ("settings", "source", "oov"),
     [
-        *(
-            (one, "learned", "model")
-            for one in (LEARNED, Settings(embedding="word2vec"), Settings(projection="roles"))
-        ),
+        *((one, "learned", "model") for one in (LEARNED, Settings(embedding="word2vec"), ROLES)),
         *((one, "identity", "zero") for one in (Settings(heads=2), Settings(projection="identity"))),
         (RANDOM, "random", None),
         (Settings(projection="random"), "random", "zero"),
@@ -191,9 +188,8 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings)
         assert row.shift == (0 if abs(largest) <= 30 else largest)
         # Rotated, the cap is on content and distance, not on content.
         capped = dataclasses.replace(row, capped=[0.0] * 6)
-        assert (
-            capped.content == [0.0] * 6 and dataclasses.replace(capped, is_rotated=True).content == row.scaled
-        )
+        assert capped.content == [0.0] * 6
+        assert dataclasses.replace(capped, is_rotated=True).content == row.scaled
 
 
 def test_json_says_what_is_known_of_a_learned_head():
@@ -216,9 +212,9 @@ CHANGES_NOTHING = [
     (Settings(layout="in-out", projection="roles-deep"), ["--layout"]),
     *(
         (one, [])
-        for one in (changed(layout="in-out", projection="file"), LEARNED, Settings(layer=0, oov="model"))
+        for one in (LEARNED, Settings(layer=0, oov="model"), Settings(heads=2, projection="identity"))
     ),
-    (Settings(heads=2, projection="identity"), []),
+    (changed(layout="in-out", projection="file"), []),
 ]
 
 
@@ -272,9 +268,8 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
     whole, part = kind(TEXT, RANDOM), kind(TEXT, changed(top=top))
     record = part.to_dict(steps=True)
     assert record["weights"] is None and record["condensed"] is True
-    assert all(
-        record["heads"][0][name] is None for name in ("weights", "scores", "scaled_scores", "masked_scores")
-    )
+    matrices = "weights", "scores", "scaled_scores", "masked_scores"
+    assert all(record["heads"][0][name] is None for name in matrices)
     close(record["heads"][0]["q"], whole.heads[0].q)
     wanted = []
     for i, row in enumerate(whole.weights.tolist()):
@@ -314,9 +309,8 @@ def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings
         np.testing.assert_array_equal(small.links.keys, found)
     record = part.to_dict(steps=True)
     assert record["condensed"] is True and record["weights"] is None and record["mask"] is None
-    assert len(record["links"]) == sum(
-        min(settings.top or 5, 1010 if whole.mask is None else int(whole.mask[i].sum())) for i in part.listed
-    )
+    seen = (1010 if whole.mask is None else int(whole.mask[i].sum()) for i in part.listed)
+    assert len(record["links"]) == sum(min(settings.top or 5, keys) for keys in seen)
     assert part.mask_name == "none" or any(part.mask_name in note for note in part.notes)
     row, same_row = part.row(part.focus[0], part.heads[0]), whole.row(part.focus[0], whole.heads[0])
     close(row.weights, same_row.weights)
