@@ -200,10 +200,39 @@ def check_projections(trace, head, within=FLOAT32):
         close(found, getattr(head, letter), within)
 
 
-def check_joined(trace):
-    """Check that the heads' outputs side by side, times W_o, are the layer's."""
+def check_steps(trace, is_rotated):
+    """Check that each step of each head follows from the one before, and the layer's output from the heads'."""
+    for head in trace.heads:
+        check_projections(trace, head)
+        close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
+        close(head.scaled_scores, head.scores * trace.scale, 1e-9)
+        final = head.scaled_scores
+        if is_rotated:
+            final = final + head.position_scores
+            close(head.q_turned @ head.k_turned.T * trace.scale, final, 1e-9)
+            assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
+            assert np.abs(head.position_scores).max() > 0.01
+        final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
+        close(head.weights, softmax(final, trace.mask))
+        close(head.output, head.weights @ head.v)
     joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
     close(trace.layer_output, joined, FLOAT32)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "gemma2"])
+def test_every_step_of_a_model_by_hand_follows_from_the_one_before(kind, layer, tmp_path):
+    text, folder = "dabca", saved(tmp_path / "gemma2", GEMMA2, gemma2())
+    by_hand.byte_pairs(folder)
+    if kind == "gemma2":
+        layer = 0
+    else:
+        folder = (small_gpt2 if kind == "gpt2" else by_hand.small_bert)(tmp_path / kind)
+        text = text if kind == "gpt2" else TEXT
+    asked = Settings(layer=layer, head="all")
+    trace = trace_checkpoint("self", text, None, asked, folder, keep_weights=True)
+    check_steps(trace, kind == "gemma2")
+    assert trace.projection.x_is_normed == (kind != "bert")
 
 
 @pytest.mark.parametrize("name", [*ROTATED, "bert", "albert", "gpt2", "opt", "gpt_neo"])
@@ -213,21 +242,10 @@ def test_every_step_follows_from_the_one_before_to_the_weights_of_transformers(n
         trace = trace_of("self", tmp_path, keep_weights=True, layer=layer, head="all")
         checked(json.loads(json.dumps(trace.to_dict(steps=True))))
         assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
-        for head, weights in zip(trace.heads, attention, strict=True):
-            check_projections(trace, head)
-            assert (head.q_gain is not None) == (head.k_gain is not None) == (name in ("qwen3", "gemma3"))
-            close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
-            close(head.scaled_scores, head.scores * trace.scale, 1e-9)
-            final = head.scaled_scores
-            if name in ROTATED:
-                final = final + head.position_scores
-                close(head.q_turned @ head.k_turned.T * trace.scale, final, 1e-9)
-                assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
-                assert np.abs(head.position_scores).max() > 0.01
-            final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
-            close(softmax(final, trace.mask), weights)
-            close(head.weights, weights)
-        check_joined(trace)
+        check_steps(trace, name in ROTATED)
+        has_norm = name in ("qwen3", "gemma3")
+        assert all((head.q_gain is not None) == (head.k_gain is not None) == has_norm for head in trace.heads)
+        close([head.weights for head in trace.heads], attention)
     assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
     assert (trace.kind, trace.mask_name) == SHOWN.get(name, (trace.kind, trace.mask_name))
     every = trace_of("self", tmp_path, layer=1, head="all", dtype="float32")
@@ -235,8 +253,10 @@ def test_every_step_follows_from_the_one_before_to_the_weights_of_transformers(n
     alone = trace_of("self", tmp_path, keep_weights=True, layer=1, head="1")
     close(alone.layer_output, trace.layer_output, FLOAT32)
     close(alone.shown.W_q, trace.heads[1].W_q, 0)
-    warmer = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all", temperature=2.0, mask="none")
-    check_joined(warmer)
+    options = {"layer": 1, "head": "all", "temperature": 2.0, "mask": "none"}
+    warmer = trace_of("self", tmp_path, keep_weights=True, **options)
+    joined = np.concatenate([head.output for head in warmer.heads], axis=1)
+    close(warmer.layer_output, projected(joined, warmer.W_o, warmer.b_o), FLOAT32)
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 
