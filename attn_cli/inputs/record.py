@@ -15,8 +15,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, count, listed, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, is_number, read_sheet
-from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.io.files import read_bytes
+from attn_cli.io import array_files, files
 from attn_cli.io.types import Array, NDArray
 
 Record: TypeAlias = Mapping[str, object]
@@ -36,7 +35,7 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
     A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
     decimals they were written with.
     """
-    data, name = read_bytes(path, MOST_BYTES), visible(str(path))
+    data, name = files.read_bytes(path, MOST_BYTES), visible(str(path))
     if not is_csv(path) or is_binary(data):
         found = values_in(data, name, as_written)
         if not isinstance(found, dict):
@@ -54,7 +53,7 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
 
 def is_binary(data: bytes) -> bool:
     """Tell by a file's first bytes whether it holds arrays, or a pickle, and no text."""
-    return data.startswith((b"\x93NUMPY", b"PK", b"\x80")) or is_safetensors(data)
+    return data.startswith((b"\x93NUMPY", b"PK", b"\x80")) or array_files.is_safetensors(data)
 
 
 def values_in(data: bytes, name: str, as_written: bool = False) -> object:
@@ -63,15 +62,17 @@ def values_in(data: bytes, name: str, as_written: bool = False) -> object:
     Raises InputError for what is none of these, and for pickles, which are never read.
     """
     file = io.BytesIO(data)
-    if is_safetensors(data):
-        return dict(safetensors_in(file, name)[0])
+    if array_files.is_safetensors(data):
+        return dict(array_files.safetensors_in(file, name)[0])
     if data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
         said = f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them."
         raise InputError(said, RECIPE)
     if data[:2] == b"PK":
-        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
+        return {
+            key: to_python(array, name) for key, array in array_files.npz_in(file, name, MOST_BYTES).items()
+        }
     if data[:6] == b"\x93NUMPY":
-        return npy_in(file, name)
+        return array_files.npy_in(file, name)
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
     return json_of(data, name, as_written)

@@ -9,6 +9,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean, listed, visible
 from attn_cli.inputs import weight_axes as axes
+from attn_cli.inputs import weight_tables
 from attn_cli.inputs.record import (
     MOST_TEXT,
     RECIPE,
@@ -20,7 +21,6 @@ from attn_cli.inputs.record import (
     texts,
     values_in,
 )
-from attn_cli.inputs.weight_tables import STRONGEST, WHOLE, is_table, read_table
 from attn_cli.io.types import Bools, NamedTuple, NDArray
 
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
@@ -81,7 +81,7 @@ def read_saved(
     InputError (a ValueError) for a file without weights, and for pickles, which are never read.
     """
     option = "--array" if array is not None else "--batch" if batch is not None else ""
-    what = "a table" if not is_binary(data) and is_table(data, name) else ""
+    what = "a table" if not is_binary(data) and weight_tables.is_table(data, name) else ""
     record: dict[str, object] = {}
     if not what:
         if not is_binary(data):
@@ -153,7 +153,7 @@ def _typed(value: Labels, name: str) -> Tokens:
 def _of_table(data: bytes, name: str, typed: axes.Typed) -> Saved:
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
-    table = read_table(data, name)
+    table = weight_tables.read_table(data, name)
     weights = np.where(np.isnan(table.weights), 0.0, table.weights)
     layers, heads = weights.shape[:2]
     head = "all" if heads > 1 else "mean" if table.heads == ("mean",) else None
@@ -226,7 +226,7 @@ def _own(record: dict[str, object], name: str) -> Saved:
         raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")
     if record.get("weights") is None:
         if record.get("links") is not None:
-            raise InputError(f"{name} {STRONGEST}", WHOLE)
+            raise InputError(f"{name} {weight_tables.STRONGEST}", weight_tables.WHOLE)
         said = f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}"
         hint = "attn self, masked, cross, explain and example write some."
         raise InputError(f"{said}, which has no weights.", hint)

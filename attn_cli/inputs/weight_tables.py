@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from attn_cli.errors import InputError, count, visible
-from attn_cli.inputs import csv_matrix
-from attn_cli.inputs.weight_axes import heads_of_layers
+from attn_cli.inputs import csv_matrix, weight_axes
 from attn_cli.io.types import NamedTuple, NDArray
 
 TIDY = ["query", "key", "weight"]
@@ -87,7 +86,7 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
         if grid[:2] != (queries, keys):
             head = visible(".".join(label))[:40]
             raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
-    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in grids], name)
+    layers, heads = weight_axes.heads_of_layers([(label[:-1], label[-1]) for label in grids], name)
     weights = np.array([grid.weights for grid in grids.values()])
     return WeightTable(weights.reshape(layers, len(heads), *weights.shape[1:]), heads, queries, keys)
 

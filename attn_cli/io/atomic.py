@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from attn_cli.errors import AttnError, CreateError, WriteError, visible
-from attn_cli.io.console import CheckedStream
-from attn_cli.io.files import is_regular, reason, system_errors
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io import console, files, signals
 
 T = TypeVar("T")
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
@@ -38,9 +36,9 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
         with _direct(path, name) as stream:
             yield stream
         return
-    with ExitStack() as held, cleaned_up(held.close):
+    with ExitStack() as held, signals.cleaned_up(held.close):
         try:
-            with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
+            with files.system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
                 target = _target(path, follow)
                 stream, part = _staged(target, held)
             with stream:
@@ -53,25 +51,27 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
         except BaseException as error:
             held.close()
             if isinstance(error, OSError) and not isinstance(error, AttnError):
-                raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
+                raise WriteError(
+                    f"Cannot write {name}: {files.reason(error)}.", "Nothing was changed."
+                ) from None
             raise
     said = f"{name} is written, but its folder cannot be synced"
-    with system_errors(WriteError, said, "It may not outlast a loss of power."):
+    with files.system_errors(WriteError, said, "It may not outlast a loss of power."):
         sync_folder(os.path.dirname(target))
 
 
 @contextmanager
 def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     number = _opened_already(str(target))
-    with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
+    with files.system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
         descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
     try:
-        with CheckedStream(descriptor, "wb") as stream:
+        with console.CheckedStream(descriptor, "wb") as stream:
             yield stream
     except (BrokenPipeError, AttnError):
         raise
     except OSError as error:
-        raise WriteError(f"Cannot write {name}: {reason(error)}.") from None
+        raise WriteError(f"Cannot write {name}: {files.reason(error)}.") from None
 
 
 def _opened_already(path: str) -> int | None:
@@ -83,7 +83,7 @@ def _opened_already(path: str) -> int | None:
 
 def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
     """Open a file that is whole only later, as a download's: from its start, or behind what is there."""
-    return io.BufferedWriter(CheckedStream(path, "ab" if resumed else "wb"))
+    return io.BufferedWriter(console.CheckedStream(path, "ab" if resumed else "wb"))
 
 
 def write_together(
@@ -127,7 +127,7 @@ def _staged(target: str, held: ExitStack) -> tuple[IO[bytes], str]:
             if os.fstat(descriptor).st_nlink:
                 if is_locked:  # Windows has no such lock, and renames no file that is open
                     held.callback(_quietly, os.close, os.dup(descriptor))
-                return io.BufferedWriter(CheckedStream(descriptor, "wb")), path
+                return io.BufferedWriter(console.CheckedStream(descriptor, "wb")), path
         except BaseException:
             os.close(descriptor)
             raise
@@ -213,7 +213,7 @@ def sync_folder(folder: str) -> None:
 def _target(path: str | Path, follow: bool = True) -> str:
     folder, name = os.path.split(path)
     target = os.path.realpath(path) if follow else os.path.join(os.path.realpath(folder), name)
-    if not follow and os.path.lexists(target) and not is_regular(target):
+    if not follow and os.path.lexists(target) and not files.is_regular(target):
         raise OSError(errno.EEXIST, "what is there is not a regular file")
     # The system itself refuses a loop of links, and a name that is too long.
     with suppress(FileNotFoundError):
@@ -227,7 +227,7 @@ def _target(path: str | Path, follow: bool = True) -> str:
 def creatable(path: str | Path) -> None:
     """Raise CreateError if no file can be created at `path`: checked before hours of work, not after."""
     folder = os.path.dirname(os.path.realpath(path))
-    with system_errors(CreateError, f"Cannot create {visible(str(path))}"):
+    with files.system_errors(CreateError, f"Cannot create {visible(str(path))}"):
         _target(path)
         if not os.path.isdir(folder):
             raise OSError(errno.ENOENT, "there is no such folder")

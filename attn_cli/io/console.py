@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-from attn_cli.errors import WriteError
+from attn_cli.errors import WriteError, visible
 
 TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
@@ -140,8 +140,6 @@ def _cells(text: str) -> int:
 
 def say(text: str, is_data: bool = False) -> None:
     """Write a message, inert, to standard error if it is open; a terminal gets lines that fit, unless it `is_data`."""
-    from attn_cli.errors import visible
-
     if sys.stderr is None:
         return
     lines = [visible(line) for line in text.split("\n")]
@@ -175,8 +173,6 @@ def put_screen(text: str) -> None:
     if not is_wanted or not _paged(command, text):
         put_plain(text)
         if variable and is_wanted:
-            from attn_cli.errors import visible
-
             say(f"attn: Cannot run the pager {visible(command[:60])!r}, so there is none. Change {variable}.")
 
 

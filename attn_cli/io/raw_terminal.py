@@ -13,8 +13,7 @@ import termios
 from types import FrameType
 from typing import Any
 
-from attn_cli.io.console import CheckedStream, put_plain
-from attn_cli.io.signals import cleaned_up, handled, put_off
+from attn_cli.io import console, signals
 
 ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte, over a slow line too
 REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
@@ -41,7 +40,7 @@ class RawTerminal:
         self.taken = False
         self.undo = contextlib.ExitStack()
         # Past the stream, which a signal may have interrupted.
-        self.screen = CheckedStream(sys.stdout.fileno(), "wb", closefd=False)
+        self.screen = console.CheckedStream(sys.stdout.fileno(), "wb", closefd=False)
         try:
             self.keyboard = os.open("/dev/tty", os.O_RDONLY)  # standard input may be the text
         except OSError:
@@ -58,14 +57,14 @@ class RawTerminal:
         self.undo.callback(os.close, self.wake)
 
     def __enter__(self) -> RawTerminal:
-        self.undo.enter_context(cleaned_up(self._give_back))
+        self.undo.enter_context(signals.cleaned_up(self._give_back))
         self.undo.callback(self._give_back)
         # A signal that comes just before the wait for a key would else be acted upon after that key only.
         before = signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         self.undo.callback(signal.set_wakeup_fd, before)
         acts = {signal.SIGTSTP: self._stop, signal.SIGCONT: self._go_on, signal.SIGQUIT: self._quit}
         for number, act in {**acts, signal.SIGWINCH: self._call_for_drawing}.items():
-            self.undo.enter_context(handled(act, number))
+            self.undo.enter_context(signals.handled(act, number))
         try:
             self._take()
         except (OSError, termios.error):  # it has just gone
@@ -111,7 +110,7 @@ class RawTerminal:
     def draw(self, text: str, last_line: str) -> None:
         """Show a text on a cleared screen, and a line at its bottom."""
         lines = text.removesuffix("\n").replace("\n", "\r\n")
-        put_plain(f"{CLEAR}{lines}\x1b[{self.size().lines};1H{last_line}")
+        console.put_plain(f"{CLEAR}{lines}\x1b[{self.size().lines};1H{last_line}")
 
     def _take(self) -> None:
         self.taken = True
@@ -126,7 +125,8 @@ class RawTerminal:
             self.screen.write(SECOND_SCREEN)
 
     def _give_back(self) -> None:
-        with put_off(*_ENDS):  # one that came just after the last step would give it back a second time
+        # One that came just after the last step would give it back a second time.
+        with signals.put_off(*_ENDS):
             if not self.taken:
                 return
             with contextlib.suppress(OSError, termios.error):

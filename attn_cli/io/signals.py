@@ -7,6 +7,7 @@ Beside it, a separate process for work that may never end, or end the process: i
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -101,7 +102,6 @@ class SeparateProcess:
     """A Python script that reads and writes JSON lines; killed when attn ends or is interrupted, or it is late."""
 
     def __init__(self, script: str, arguments: list[str], seconds: float) -> None:
-        import atexit  # with the other imports here, for a tokenizer alone
 
         self.seconds, self._owner, self._is_late = seconds, os.getpid(), False
         self.running = _started([script, *arguments])
@@ -151,8 +151,6 @@ class SeparateProcess:
 
     def end(self) -> None:
         """End the process."""
-        import atexit
-
         atexit.unregister(self.end)
         if self._owner == os.getpid():
             with suppress(OSError), self.running:  # which closes its pipes, and waits for it

@@ -10,8 +10,7 @@ import numpy as np
 
 from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
-from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
-from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
+from attn_cli.io import array_files, files
 from attn_cli.io.types import Array, Arrays, NamedTuple
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
@@ -36,7 +35,7 @@ def load_model(settings: Settings) -> EncoderStack | None:
     if leaves_projection_open(settings):
         name = USUAL.projection
     is_named = name in (*BUNDLED, LIKENESS)
-    if name is None or not (is_named or (looks_like_file(name) and is_model(name))):
+    if name is None or not (is_named or (files.looks_like_file(name) and is_model(name))):
         return None
     if settings.heads is not None:
         said = f"{visible(name)} has heads of its own: --heads splits identity, random or given weights."
@@ -54,7 +53,7 @@ def read_weights(settings: Settings) -> Given | None:
     if name in (None, LIKENESS, "identity", "random"):
         return None
     assert name is not None
-    if not looks_like_file(name):
+    if not files.looks_like_file(name):
         names = (*BUNDLED, LIKENESS, "identity", "random")
         hint = f"Projections are {', '.join(names)}, or a file (with a slash or a suffix such as .json)."
         said = f"There is no projection {visible(name)!r}."
@@ -66,7 +65,7 @@ def read_weights(settings: Settings) -> Given | None:
 
 def open_likeness(dim: int) -> tuple[Projection, Learned]:
     """Return the bundled projection likeness, and what is known of its head; `dim` is that of the vectors."""
-    arrays, about = read_safetensors(data_path(f"{LIKENESS}.safetensors"))
+    arrays, about = array_files.read_safetensors(files.data_path(f"{LIKENESS}.safetensors"))
     if dim != len(U := arrays["U"]):
         said = f"{LIKENESS} takes vectors of {len(U)} numbers; these have {dim}."
         raise InputError(said, "Choose another projection (-p identity).")
@@ -78,25 +77,25 @@ def named(model: str) -> EncoderStack:
     """Return a bundled model by its name, or the one in a file."""
     if model in BUNDLED:
         return bundled(model)
-    if not looks_like_file(model):
+    if not files.looks_like_file(model):
         hint = f"Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such as .safetensors)."
         raise UsageError(f"There is no model {visible(model)!r}.", did_you_mean(model, BUNDLED) + hint)
-    if not is_safetensors(first_bytes(model)):
+    if not array_files.is_safetensors(files.first_bytes(model)):
         raise InputError(f"{visible(model)} is not a learned model.", "Make one with attn learn train.")
     return read_model(model)
 
 
 def bundled(name: str) -> EncoderStack:
     """Return a model that comes with the program: roles (one layer), roles-deep or language."""
-    return read_model(str(data_path(f"{name}.safetensors")), name)
+    return read_model(str(files.data_path(f"{name}.safetensors")), name)
 
 
 def is_model(path: str) -> bool:
     """Tell whether a file is a learned model (and not bare matrices)."""
-    if not is_safetensors(first_bytes(path)):
+    if not array_files.is_safetensors(files.first_bytes(path)):
         return False
-    with regular(path).open("rb") as file:
-        return safetensors_entries(file, visible(path), bfloat16=True)[1].get("format") == FORMAT
+    with files.regular(path).open("rb") as file:
+        return array_files.safetensors_entries(file, visible(path), bfloat16=True)[1].get("format") == FORMAT
 
 
 def read_model(path: str, name: str | None = None) -> EncoderStack:
@@ -110,7 +109,7 @@ def read_model(path: str, name: str | None = None) -> EncoderStack:
 
 def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
     """Return the arrays of a model's file, numbers of eight bits widened, and its metadata."""
-    arrays, about = read_safetensors(path)
+    arrays, about = array_files.read_safetensors(path)
     return dequantized(arrays), about
 
 
@@ -259,4 +258,4 @@ def write_model(
         "format": FORMAT, "vectors": vectors, "fingerprint": fingerprint, "heads": json.dumps(heads),
         "start": "always" if always else "unknown", "facts": json.dumps(facts),
     }  # fmt: skip
-    write_safetensors(stream, arrays, about)
+    array_files.write_safetensors(stream, arrays, about)

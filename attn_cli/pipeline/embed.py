@@ -12,17 +12,15 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, count, visible
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
+from attn_cli.models import model_file, projection
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.models.projection import Projection
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.record import Attended
 from attn_cli.settings.settings import LIKENESS, Settings, check_words, unused
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import Head
+from attn_cli.trace.head import Embedding, Head
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Vectors
 
@@ -56,8 +54,8 @@ def open_shared(settings: Settings) -> Shared:
 
 def open_projection(settings: Settings) -> Shared:
     """Open the model, or the file of weights, that these settings name."""
-    stack = load_model(settings)
-    return Shared(stack, None, None if stack is not None else read_weights(settings))
+    stack = model_file.load_model(settings)
+    return Shared(stack, None, None if stack is not None else model_file.read_weights(settings))
 
 
 def settings_for_positions(settings: Settings) -> Settings:
@@ -204,10 +202,10 @@ def attend_phrases(
             raise UsageError(f"{option} does not apply to a dictionary.", f"Leave out {option}.", option)
     check_no_knock_out(settings, "a dictionary")
     settings = replace(settings, projection=settings.projection or "identity")
-    if load_model(settings) is not None:
+    if model_file.load_model(settings) is not None:
         said = f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none."
         raise UsageError(said, "Use -p identity, random, or a file of weights.", "--projection")
-    weights = read_weights(settings)
+    weights = model_file.read_weights(settings)
     inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
     notes = [NOT_UTF8] if any("\ufffd" in phrase for phrase in (query, *keys)) else []
     inputs = inputs._replace(notes=(*notes, *unused(settings), *inputs.notes))
@@ -216,7 +214,7 @@ def attend_phrases(
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
-    bare = Projection(layer.projection.about, ())
+    bare = projection.Projection(layer.projection.about, ())
     layer = layer._replace(heads=heads, projection=bare, notes=(*layer.notes, *more), other_layout=None)
     return Attended("lookup", inputs, layer, settings, wanted_mask(settings, None, inputs), report=report)
 

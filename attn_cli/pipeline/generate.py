@@ -27,8 +27,7 @@ from attn_cli.pipeline.inputs import (
     wanted_layer,
 )
 from attn_cli.pipeline.record import Attended
-from attn_cli.pipeline.sources.checkpoint import Reading
-from attn_cli.pipeline.sources.checkpoint_text import last_word, side_of, tokens_of, unknown_words
+from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
 from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
 from attn_cli.trace.computation import NextWord
@@ -189,10 +188,10 @@ def open_writer(text: str, settings: Settings) -> Iterator[Writer]:
 def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
     """Return the writer of a pretrained model: of an encoder and a decoder, the encoder has read the text."""
     about, encoder, (said, notes) = model.checkpoint.model, model.encoder, _rules(model)
-    has_two, source = len(about.stacks) == 2, tokens_of(encoder, text, settings)
-    side, asked = side_of(about, *(("cross", "") if has_two else ("masked", None)))
+    has_two, source = len(about.stacks) == 2, checkpoint_text.tokens_of(encoder, text, settings)
+    side, asked = checkpoint_text.side_of(about, *(("cross", "") if has_two else ("masked", None)))
     start = min(said["decoder_start_token_id"], default=about.start)
-    ids = source.ids[: last_word(source) + 1]  # what closes a text that goes on is left out
+    ids = source.ids[: checkpoint_text.last_word(source) + 1]  # what closes a text that goes on is left out
     ids = (start,) if has_two else ids
 
     def run_over(ids: Sequence[int], keeps: bool = False) -> Run:
@@ -224,14 +223,15 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
         every = (*ids, *written)
         read = Encoded(every, tuple(map(encoder.token, every)), (False,) * len(every), ())
         key = source if has_two else read
-        return Reading(run_over(every), side, asked, read, key, model).attended(settings)
+        return checkpoint.Reading(run_over(every), side, asked, read, key, model).attended(settings)
 
+    unknown = checkpoint_text.unknown_words((source,), model.name)
     return Writer(
         model.name, "" if has_two else text, (asked, layer, head), look, layers, encoder.text,
         lambda written: encoder.text(*written) if written else "", said["eos_token_id"],
         said["bad_words_ids"] | said["suppress_tokens"], first=min(said["forced_bos_token_id"], default=None),
         most=None if places is None else places - len(ids) + 1,
-        read=(*ids,), notes=(*about.notes, *notes, *unknown_words((source,), model.name), *knock_out_notes(settings)),
+        read=(*ids,), notes=(*about.notes, *notes, *unknown, *knock_out_notes(settings)),
     )  # fmt: skip
 
 

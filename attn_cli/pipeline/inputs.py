@@ -19,8 +19,7 @@ from attn_cli.models.logit_parts import MLP, Cut
 from attn_cli.models.projection import Projection, to_digits
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_layered
-from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import Head, Learned
+from attn_cli.trace.head import Embedding, Head, Learned
 from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:

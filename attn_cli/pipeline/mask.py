@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.core import masks
-from attn_cli.core.arguments import stretches
+from attn_cli.core import arguments, masks
 from attn_cli.errors import InputError, UsageError, count, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
 from attn_cli.io.types import Bools, Ints, NDArray
@@ -116,7 +115,7 @@ def mask_from_values(
     if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
         said = f"The mask in {name} holds other values than true and false (or 1 and 0)."
         raise InputError(said, "State for each query which keys it may attend to.")
-    fits = array.ndim == 2 and may_stretch and stretches(array.shape, (n_q, n_k))
+    fits = array.ndim == 2 and may_stretch and arguments.stretches(array.shape, (n_q, n_k))
     if not fits and array.shape != (n_q, n_k):
         sides = f"{count(n_q, 'query', 'queries')} and {count(n_k, 'key', 'keys')}"
         hint = f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}."

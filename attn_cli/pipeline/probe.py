@@ -30,8 +30,7 @@ from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.encoder import EncoderStack, matrix_of
 from attn_cli.models.logit_parts import FrozenNorm
 from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, stack_layers, up_to
-from attn_cli.pipeline.sources.checkpoint import Reading
-from attn_cli.pipeline.sources.checkpoint_text import side_of
+from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.settings.settings import Settings
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.head_roles import Role, Text, find_patterns, measure
@@ -201,7 +200,7 @@ def _on_disk(settings: Settings, last: int | None, report: OnPart | None) -> Ite
     assert settings.model is not None
     with open_model(settings.model) as model:
         of, weights = model.checkpoint.model, model.checkpoint.weights
-        side, asked = side_of(of, "self", None)
+        side, asked = checkpoint_text.side_of(of, "self", None)
         ids, frames = _random_ids(model, of.stacks[side], settings.seed)
         tokens = Encoded(ids, tuple(map(model.encoder.token, ids)), frames, ())
         run = model.checkpoint.run(texts([ids]))
@@ -211,7 +210,7 @@ def _on_disk(settings: Settings, last: int | None, report: OnPart | None) -> Ite
         why = why if len(of.stacks) == 1 else "is probed by its encoder, which scores no words"
         notes = of.notes if why is None else (*of.notes, f"{model.name} {why}: no copying.")
         found = Probe(model.name, asked, settings.seed, tokens.tokens, ids, notes)
-        layers = read_layers(Reading(run, side, asked, tokens, tokens, model), settings)
+        layers = read_layers(checkpoint.Reading(run, side, asked, tokens, tokens, model), settings)
         yield found, frames, layers, None if why else of_checkpoint(of, weights)
 
 

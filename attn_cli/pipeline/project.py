@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.arguments import stretches
-from attn_cli.core.masks import Mask, with_padding
+from attn_cli.core import arguments, masks
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, visible
 from attn_cli.io.types import Array, OnPart
+from attn_cli.models import model_file
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.model_file import open_likeness
 from attn_cli.pipeline.inputs import (
     Inputs,
     Layer,
@@ -39,14 +38,14 @@ LEFT_OUT = "Distances between two texts mean nothing: the heads' position term i
 
 
 def project_with_model(
-    inputs: Inputs, stack: EncoderStack, settings: Settings, mask: Mask | None, report: OnPart | None
+    inputs: Inputs, stack: EncoderStack, settings: Settings, mask: masks.Mask | None, report: OnPart | None
 ) -> tuple[Inputs, Layer]:
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
     layer = wanted_layer(settings, stack.layers, stack.name)
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
     cut = cut_of_stack(settings, stack)
 
-    def layer_input(side: Side, below: Mask | None) -> Side:
+    def layer_input(side: Side, below: masks.Mask | None) -> Side:
         """Return what the layers below make of a side; it keeps its positions only where there are none below."""
         assert side.X is not None
         X = stack.input(side.X, layer, below, report, settings.threads, cut)
@@ -56,7 +55,7 @@ def project_with_model(
     inputs = inputs._replace(query=made, key=made)
     if not is_self:
         n_k = len(key.tokens)
-        hidden = with_padding(None, n_k, n_k, key.padding) if key.padding else None
+        hidden = masks.with_padding(None, n_k, n_k, key.padding) if key.padding else None
         inputs = inputs._replace(key=layer_input(key, hidden))
     inputs = round_inputs(inputs, settings)
     names, shown = stack.head_names(layer), _head_of_stack(settings.head, stack, layer)
@@ -114,7 +113,7 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
         d = X.shape[1]
         projection = model.identity(d, heads) if name == "identity" else model.random(d, heads, settings.seed)
     elif name == LIKENESS:
-        projection, learned = open_likeness(X.shape[1])
+        projection, learned = model_file.open_likeness(X.shape[1])
     else:
         used = given if name is None else weights
         assert used is not None  # a name that is not a file was refused when the file was to be read
@@ -181,7 +180,7 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
     bias = given.get("position_scores")
     if bias is None:
         return [None] * heads
-    if not stretches(bias.shape, shape[-bias.ndim :]):
+    if not arguments.stretches(bias.shape, shape[-bias.ndim :]):
         of_heads, hint = ".", ""
         if bias.ndim > 2:
             of_heads = f" of {heads} heads."

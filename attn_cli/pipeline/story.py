@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attn_cli.io.types import NamedTuple, OnPart
+from attn_cli.models import encoder, model_file
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings, leaves_projection_open
 from attn_cli.text.tokenize import PRONOUNS, tokenize
 from attn_cli.trace.trace import Trace
+from attn_cli.vectors.lookup import embed, open_table
 
 MODEL, HEAD = "roles-deep", "antecedent"
 MOST_WORDS = 200  # of a text whose pronouns are looked at; the head's own term for the distance ends at 60
@@ -31,8 +33,6 @@ class Resolved(NamedTuple):
 
     def told(self, trace: Trace, says_lead: bool = False) -> Trace:
         """Return a trace of such settings with the pronoun's row in focus, and how often such a clear lead is right."""
-        from attn_cli.models.encoder import lead_of
-
         i = self.place + (len(trace.pad_queries) if trace.pad_queries.start == 0 else 0)
         trace = replace(trace, focus=(i,))
         # That was measured without a mask, and with all words.
@@ -41,7 +41,7 @@ class Resolved(NamedTuple):
         known = self.shared.stack and self.shared.stack.clear_lead(HEAD, trace.query_tokens[i].lower())
         if not (as_measured and asked.score in (None, "scaled") and known):
             return trace
-        (least, forms, n, right), lead = known, lead_of(trace.weights[trace.row_in_arrays(i)])
+        (least, forms, n, right), lead = known, encoder.lead_of(trace.weights[trace.row_in_arrays(i)])
         here = f", here {lead:.3f}" if says_lead else ""
         such = f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})"
         finds = f"Head {HEAD} of {MODEL} finds what a pronoun stands for"
@@ -76,19 +76,15 @@ def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolv
     sides = [tokenize(text, *cut).tokens if isinstance(text, str) else text for text in texts]
     if len(sides[0]) > MOST_WORDS or not any(word.lower() in PRONOUNS for words in sides for word in words):
         return None
-    from attn_cli.models.encoder import lead_of, weights_of  # only for a text with a pronoun
-    from attn_cli.models.model_file import bundled
-    from attn_cli.vectors.lookup import embed, open_table
-
-    stack, table = bundled(MODEL), open_table("word2vec")
+    stack, table = model_file.bundled(MODEL), open_table("word2vec")
     head = next(head for head in stack.last.heads if head.name == HEAD)
     found = []
     for words in sides:
         X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
-        for i, row in enumerate(weights_of(head, X)):
+        for i, row in enumerate(encoder.weights_of(head, X)):
             known, best = stack.clear_lead(HEAD, words[i].lower()), row.argmax()
             if known is not None and best < i and words[best].lower() not in PRONOUNS:
-                found.append((lead_of(row) >= known[0], lead_of(row), -i))
+                found.append((encoder.lead_of(row) >= known[0], encoder.lead_of(row), -i))
     if not found or (len(sides) == 1 and not max(found)[0]):
         return None
     return Resolved(-max(found)[2], Shared(stack, table))

@@ -15,21 +15,10 @@ from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import dot, score_named
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, dataclass
 from attn_cli.settings.settings import NORM, WEIGHT, Settings, find_rows
-from attn_cli.trace.head import Frozen, Head, Learned, Projected
+from attn_cli.trace.head import Embedding, Frozen, Head, Learned, Projected
 from attn_cli.trace.row import Because, Diagnosis, Row, diagnose
 
 FIRST_TOKENS = 6
-
-
-class Embedding(NamedTuple):
-    """Where the word vectors came from; source is word2vec, random, file or given."""
-
-    source: str
-    name: str | None
-    dim: int | None = None
-    oov: str | None = None
-    seed: int | None = None
-    length: float | None = None  # where all vectors have one
 
 
 class LongView(NamedTuple):

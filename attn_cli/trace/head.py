@@ -1,4 +1,7 @@
-"""One attention head, from its weights to its links: the one record of it, whatever stage it has reached."""
+"""One attention head, from its weights to its links: the one record of it, whatever stage it has reached.
+
+And the record of where vectors and weights come from.
+"""
 
 from __future__ import annotations
 
@@ -108,6 +111,17 @@ class Head(Frozen):
             return None
         found: Array | None = getattr(part, field)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found
+
+
+class Embedding(NamedTuple):
+    """Where the word vectors came from; source is word2vec, random, file or given."""
+
+    source: str
+    name: str | None
+    dim: int | None = None
+    oov: str | None = None
+    seed: int | None = None
+    length: float | None = None  # where all vectors have one
 
 
 class Projected(NamedTuple):

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import AttnError, ConfigError, FileError, InputError, UsageError, did_you_mean, visible
-from attn_cli.io.atomic import written
-from attn_cli.io.files import read_bytes
+from attn_cli.io import atomic, files
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage, HTTPResponse
@@ -114,14 +113,14 @@ def cached_index() -> Index | None:
     """Return the index as attn or gensim last fetched it, None if there is none or it is damaged."""
     path = folder() / CACHED_INDEX
     try:
-        return _read_index(read_bytes(path, INDEX_LIMIT), str(path))
+        return _read_index(files.read_bytes(path, INDEX_LIMIT), str(path))
     except AttnError:
         return None
 
 
 def store_index(index: Index) -> None:
     """Store the index where gensim looks for it when there is no network; a full disk is not an error."""
-    with contextlib.suppress(AttnError), written(folder() / CACHED_INDEX) as stream:
+    with contextlib.suppress(AttnError), atomic.written(folder() / CACHED_INDEX) as stream:
         stream.write(index.raw)
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import CreateError, FileError, InputError, WriteError, visible
-from attn_cli.io.atomic import growing, locked_folder, sync_folder, written
-from attn_cli.io.files import system_errors
+from attn_cli.io import atomic, files
 from attn_cli.io.types import OnPart
 from attn_cli.vectors import catalogue
 
@@ -64,14 +63,14 @@ def _ensure(package: catalogue.Package, report: OnPart, say: OnText) -> Path:
     hint = "What has arrived is kept: try again when it can be written."
     busy = cache(lambda: say("Another attn is downloading: waiting for it."))
     said = f"Cannot write {visible(str(path))}"
-    with locked_folder(str(catalogue.folder()), busy), system_errors(WriteError, said, hint):
+    with atomic.locked_folder(str(catalogue.folder()), busy), files.system_errors(WriteError, said, hint):
         if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
             _fetch_package(package, path.parent, report)
     return path
 
 
 def _md5(path: Path) -> str:
-    with system_errors(FileError, f"Cannot read {visible(str(path))}"), path.open("rb") as file:
+    with files.system_errors(FileError, f"Cannot read {visible(str(path))}"), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
@@ -97,7 +96,7 @@ def _fetch_package(package: catalogue.Package, home: Path, report: OnPart) -> No
             shutil.rmtree(stage, ignore_errors=True)
         else:
             stage.rename(home)
-        sync_folder(str(catalogue.folder()))
+        atomic.sync_folder(str(catalogue.folder()))
     except BaseException:
         if not (data.exists() and data.stat().st_size):
             shutil.rmtree(stage, ignore_errors=True)
@@ -112,7 +111,7 @@ def _fetch_reader(url: str, path: Path) -> None:
         if not 400 <= error.status < 500:
             raise
     else:
-        with written(path) as stream:
+        with atomic.written(path) as stream:
             stream.write(code)
 
 
@@ -146,7 +145,7 @@ def _store(url: str, most: int | None, path: Path, report: OnPart) -> bool:
         if max(announced or 0, have) > limit:
             path.unlink(missing_ok=True)
             raise too_much
-        with growing(path, is_resumed) as file:
+        with atomic.growing(path, is_resumed) as file:
             for piece in catalogue.arriving(answer, url):
                 have += len(piece)
                 if have > limit:
@@ -176,4 +175,4 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
 
 def _creating(path: Path) -> contextlib.AbstractContextManager[None]:
     hint = "Set GENSIM_DATA_DIR to a folder that can be written to."
-    return system_errors(CreateError, f"Cannot create {visible(str(path))}", hint)
+    return files.system_errors(CreateError, f"Cannot create {visible(str(path))}", hint)

@@ -18,9 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean, visible
-from attn_cli.io.atomic import creatable, lock, locked_folder, remove_unlocked, sync_folder, written
-from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io import atomic, files, signals
 from attn_cli.io.types import OnPart, no_report
 from attn_cli.vectors import catalogue, detect, open_vectors
 from attn_cli.vectors.table import (
@@ -111,15 +109,15 @@ def import_file(
     source = SourceFile.at(path)
     name = _new_name(path, name)
     with source.opened() as file:
-        packed = packing(file.read(6))
+        packed = files.packing(file.read(6))
     before, notes, folder = _stood_for(name), [], open_vectors.usable_folder("data")
     busy = once(lambda: say("Another attn is importing: waiting for it."))
-    with locked_folder(folder, busy), contextlib.ExitStack() as until_named:
+    with atomic.locked_folder(folder, busy), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = detect.open_file(target, name)
         note = open_vectors.keep_index(vectors, report)
         record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
-        with written(_record_path(name)) as stream:
+        with atomic.written(_record_path(name)) as stream:
             stream.write(json.dumps(record._asdict()).encode())
         _remove_unpacked(name, record.path)
     if packed:
@@ -133,10 +131,10 @@ def import_file(
 
 def _new_name(path: str, given: str | None) -> str:
     stem, suffix = os.path.splitext(os.path.basename(path))
-    while suffix.lower() in SUFFIXES:
+    while suffix.lower() in files.SUFFIXES:
         stem, suffix = os.path.splitext(stem)
     name = stem + suffix if given is None else given
-    if catalogue.is_name(name) and name not in TAKEN and not looks_like_file(name):
+    if catalogue.is_name(name) and name not in TAKEN and not files.looks_like_file(name):
         return name
     reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
     rule = ": letters from A to z, digits, - _ . + and no file's suffix."
@@ -156,10 +154,10 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnPart) -> Ite
             with contextlib.suppress(OSError):
                 os.unlink(target)
 
-    with cleaned_up(undo):
+    with signals.cleaned_up(undo):
         try:
-            with source.opened() as file, written(target) as stream:
-                for piece in pieces(file, packed, source.name):
+            with source.opened() as file, atomic.written(target) as stream:
+                for piece in files.pieces(file, packed, source.name):
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
             _hold(target)
@@ -181,7 +179,7 @@ def _remove_unpacked(name: str, but: str = "") -> list[str]:
                 continue
             if path in _held:
                 os.close(_held.pop(path))
-            remove_unlocked(path)
+            atomic.remove_unlocked(path)
             if not os.path.exists(path):
                 open_vectors.forget_index(path)
                 removed.append(path)
@@ -197,19 +195,19 @@ def remove(name: str) -> list[str]:
         else:
             hint = f"{did_you_mean(name, imported())}See attn vectors list."
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    with locked_folder(os.path.dirname(path)):
+    with atomic.locked_folder(os.path.dirname(path)):
         # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
         before, removed = _stood_for(name), list[str]()
         for one in (path, open_vectors.index_path(before) if before else None):
             if one and os.path.exists(one):
                 kept = f"The name {name} is gone." if removed else "Nothing was changed."
-                with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
+                with files.system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
                     os.unlink(one)
                 removed.append(one)
         removed += _remove_unpacked(name)
         why = f"The name {name} is gone, but its folder cannot be synced"
-        with system_errors(WriteError, why, "It may come back after a loss of power."):
-            sync_folder(os.path.dirname(path))
+        with files.system_errors(WriteError, why, "It may come back after a loss of power."):
+            atomic.sync_folder(os.path.dirname(path))
     return removed
 
 
@@ -237,7 +235,7 @@ def _hold(path: str) -> bool:
     with contextlib.suppress(OSError):
         if path not in _held:
             _held[path] = os.open(path, os.O_RDONLY)
-            lock(_held[path], is_shared=True)
+            atomic.lock(_held[path], is_shared=True)
         return os.fstat(_held[path]).st_nlink > 0
     return os.path.exists(path)
 
@@ -281,10 +279,10 @@ def export(
     if suffix not in WRITTEN:
         said = f"Vectors are not written as {visible(Path(output).name)!r}."
         raise UsageError(said, f"{did_you_mean(suffix, WRITTEN)}Use {', '.join(WRITTEN)}.", "--output")
-    creatable(output)
+    atomic.creatable(output)
     count = vectors.n_words if most is None else min(most, vectors.n_words)
     parts = _first(vectors, count, report)
-    with written(output) as stream:
+    with atomic.written(output) as stream:
         if suffix == ".safetensors":
             words, matrices = zip(*parts, strict=True)
             matrix, about = np.concatenate(matrices), kept_about(vectors.about)

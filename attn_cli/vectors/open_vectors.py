@@ -16,9 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from attn_cli.errors import AttnError, CreateError, WriteError, visible
-from attn_cli.io.array_files import read_safetensors, write_safetensors
-from attn_cli.io.atomic import remove_unlocked, written
-from attn_cli.io.files import USER_FOLDERS, user_folder
+from attn_cli.io import array_files, atomic, files
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 from attn_cli.vectors import table, word2vec
 from attn_cli.vectors.table import SourceFile
@@ -57,7 +55,7 @@ class WordIndex(NamedTuple):
         if not os.path.isfile(path):
             return None
         try:
-            arrays, about = read_safetensors(path, mapped=True)
+            arrays, about = array_files.read_safetensors(path, mapped=True)
             index = WordIndex(*(arrays[name] for name in WordIndex._fields))
         except (AttnError, OSError, ValueError, KeyError):
             return None
@@ -91,7 +89,7 @@ def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]]) -> WordIndex:
 
 def usable_folder(kind: str) -> str:
     """Return the folder of vectors in the user's `cache` or `data`, made and swept; CreateError if not writable."""
-    folder, variable = vectors_folder(kind), USER_FOLDERS[kind][0]
+    folder, variable = vectors_folder(kind), files.USER_FOLDERS[kind][0]
     what = "The cache" if kind == "cache" else "The folder of names"
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
@@ -103,13 +101,13 @@ def usable_folder(kind: str) -> str:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
             if left.name.startswith(".") and left.name.endswith(".part"):
-                remove_unlocked(left.path)
+                atomic.remove_unlocked(left.path)
     return folder
 
 
 def vectors_folder(kind: str) -> str | None:
     """Return attn's folder of vectors in the user's `cache` or `data`; None where the user has no home."""
-    folder = user_folder(kind)
+    folder = files.user_folder(kind)
     return folder and os.path.join(folder, "vectors")
 
 
@@ -248,8 +246,8 @@ def keep_index(vectors: table.Vectors, report: OnPart = no_report) -> str:
     try:
         usable_folder("cache")
         index = vectors.indexed(report)
-        with written(index_path(source.path)) as stream:
-            write_safetensors(stream, index._asdict(), index.about(source, vectors.form.kind))
+        with atomic.written(index_path(source.path)) as stream:
+            array_files.write_safetensors(stream, index._asdict(), index.about(source, vectors.form.kind))
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
     repeats = len(index.repeats)

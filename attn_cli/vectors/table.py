@@ -16,8 +16,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError, shell_quote, visible
-from attn_cli.io.array_files import Entry, npy_header, read_safetensors, write_safetensors
-from attn_cli.io.files import check_regular, data_path, system_errors
+from attn_cli.io import array_files, files
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 
 BUNDLED = "word2vec"
@@ -44,8 +43,8 @@ class SourceFile(NamedTuple):
     @staticmethod
     def at(path: str | Path, name: str | None = None) -> SourceFile:
         """Return the file at `path` as it is now; FileError if it is not a readable regular file."""
-        check_regular(path)
-        with system_errors(FileError, f"Cannot read {visible(str(path))}"):
+        files.check_regular(path)
+        with files.system_errors(FileError, f"Cannot read {visible(str(path))}"):
             found = os.stat(path)
         return SourceFile(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
@@ -56,8 +55,8 @@ class SourceFile(NamedTuple):
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file unbuffered; InputError if it is not, or does not stay, what it was."""
-        check_regular(self.path)
-        with system_errors(FileError, f"Cannot read {self.name}"):
+        files.check_regular(self.path)
+        with files.system_errors(FileError, f"Cannot read {self.name}"):
             file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed below
         with file:
             self._check(file)
@@ -97,7 +96,7 @@ class FileRows:
         self.source, self.offset, self.dtype, self.shape = source, offset, dtype, shape
 
     @staticmethod
-    def of(source: SourceFile, entry: Entry) -> FileRows:
+    def of(source: SourceFile, entry: array_files.Entry) -> FileRows:
         """Return the matrix that an entry of a safetensors file places."""
         return FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
 
@@ -122,7 +121,7 @@ class FileRows:
 def npy_rows(source: SourceFile) -> FileRows | Array:
     """Return the matrix of a .npy file, its rows unread; one in columns is read whole."""
     with source.opened() as file:
-        shape, is_fortran, dtype = npy_header(file, source.size, source.name)
+        shape, is_fortran, dtype = array_files.npy_header(file, source.size, source.name)
         offset = file.tell()
         if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= source.size:
             raise InputError(f"{source.name} holds an array of shape {shape}, not a row for each word.")
@@ -328,8 +327,8 @@ def _length(about: dict[str, str]) -> float | None:
 
 def bundled() -> VectorTable:
     """Return the vectors that come with the program."""
-    path = str(data_path("word2vec.safetensors"))
-    arrays, about = read_safetensors(path, mapped=True)
+    path = str(files.data_path("word2vec.safetensors"))
+    arrays, about = array_files.read_safetensors(path, mapped=True)
     block, ngrams = b"\n%b\n" % arrays["words"].tobytes(), NGrams(arrays[NGRAMS], arrays[DIRECTIONS])
     about, size = {**about, **SAFETENSORS}, os.path.getsize(path)
     return VectorTable("word2vec", BUNDLED, block, arrays["vectors"], about, size, ngrams)
@@ -373,4 +372,4 @@ def write_table(
     arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
     if ngrams:
         arrays |= {NGRAMS: np.asarray(ngrams.rows[:]), DIRECTIONS: np.asarray(ngrams.directions[:])}
-    write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})
+    array_files.write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from attn_cli.errors import InputError, MissingExtra, UsageError, visible
-from attn_cli.io.atomic import creatable, written
-from attn_cli.io.files import regular, unpacked_lines
+from attn_cli.io import atomic, files
 from attn_cli.io.types import Array, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
@@ -40,7 +39,7 @@ class Corpus:
         before = words = 0
         for path in self.paths:
             with path.open("rb") as raw:
-                for number, line in enumerate(unpacked_lines(raw, visible(str(path)))):
+                for number, line in enumerate(files.unpacked_lines(raw, visible(str(path)))):
                     tokens = tokenize(line.decode("utf-8", "replace").lower(), keep_punctuation=True).tokens
                     if tokens:
                         words += len(tokens)
@@ -114,7 +113,7 @@ def train_file(
     corpora: Sequence[str], output: str, settings: VectorTraining, report: StageReport
 ) -> dict[str, int | str]:
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
-    paths = [regular(path) for path in corpora]
+    paths = [files.regular(path) for path in corpora]
     _check(settings, output)
     if settings.remove >= settings.dim:
         raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
@@ -128,7 +127,7 @@ def train_file(
         "method": "gensim Word2Vec, skip-gram, lower-cased, tokenizer words with punctuation kept",
         "texts": ", ".join(visible(path.name) for path in paths),
     }
-    with written(output) as stream:
+    with atomic.written(output) as stream:
         write_table(stream, words, finish(vectors, settings.remove, settings.length), about)
     return {"file": output, "words": len(words), "dim": settings.dim, "bytes": os.path.getsize(output)}
 
@@ -137,7 +136,7 @@ def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
     check(settings)
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
+    atomic.creatable(output)
 
 
 Matrix = Any  # of scipy, which is not there when types are checked
@@ -194,7 +193,7 @@ def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report
     noted = {"rows": len(made.rows), "numbers": made.rows.shape[1], "words": len(words), "cosine": cosine}
     noted |= {"held_back": len(held_back), "letters": "".join(sorted(set(as_text(b"".join(normals)))))}
     about = {**kept_about(table.about), "ngrams": json.dumps(noted, allow_nan=False)}
-    with written(output) as stream:
+    with atomic.written(output) as stream:
         write_table(stream, names, matrix, about, made)
     return Made(output, os.path.getsize(output), len(words), cosine, len(held_back))
 

@@ -18,8 +18,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from attn_cli.errors import FileError, InputError, MissingExtra, shell_quote, visible
-from attn_cli.io.files import read_bytes
-from attn_cli.io.signals import DiedError, SeparateProcess
+from attn_cli.io import files, signals
 from attn_cli.models.checkpoints import gguf, gguf_tokenizer
 from attn_cli.models.checkpoints.run import Checkpoint
 
@@ -107,7 +106,7 @@ class TextEncoder:
         library = _libraries.get(os.getpid()) or _libraries.setdefault(os.getpid(), _Library())
         try:
             answer = library.ask(self._file, {"do": do, **more})
-        except DiedError as error:
+        except signals.DiedError as error:
             most = f"{SECONDS} seconds" if error.is_late else f"{MEMORY >> 30} GB of memory, or crashed"
             hint = "Compare its tokenizer.json with that of the model's publisher, or give a shorter text."
             raise InputError(f"The tokenizer of {self.name} took more than {most}.", hint) from None
@@ -129,7 +128,7 @@ class _Library:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.process: SeparateProcess | None = None
+        self.process: signals.SeparateProcess | None = None
         self.file: bytes | None = None  # what it has read
 
     def ask(self, file: bytes, question: dict[str, Any]) -> Any:
@@ -138,7 +137,7 @@ class _Library:
             if self.process is None or not self.process.is_running():
                 self.end()
                 child = os.path.join(os.path.dirname(__file__), "tokenizer_child.py")
-                self.process = SeparateProcess(child, [_place(), str(MEMORY), str(SECONDS)], SECONDS)
+                self.process = signals.SeparateProcess(child, [_place(), str(MEMORY), str(SECONDS)], SECONDS)
             if self.file != file:
                 self.file = None
                 answer = self.process.ask({"size": len(file)}, file)
@@ -176,12 +175,12 @@ def _read(folder: str, family: str) -> bytes:
         return all(os.path.exists(os.path.join(folder, name)) for name in names)
 
     if has(OWN):
-        return read_bytes(os.path.join(folder, OWN), MAX_TOKENIZER_BYTES)
+        return files.read_bytes(os.path.join(folder, OWN), MAX_TOKENIZER_BYTES)
     if has(WORDPIECE):
         numbered = enumerate(_text(folder, WORDPIECE).split("\n"))
         words = {line.rstrip("\r"): n for n, line in numbered if line.strip()}
         settings = os.path.join(folder, "tokenizer_config.json")
-        config = json.loads(read_bytes(settings, 1 << 22)) if os.path.exists(settings) else None
+        config = json.loads(files.read_bytes(settings, 1 << 22)) if os.path.exists(settings) else None
         # as BERT's are where they say nothing
         is_lower = not isinstance(config, dict) or config.get("do_lower_case", True) is not False
         return json.dumps({"words": words, "lowercase": is_lower}).encode()
@@ -198,7 +197,7 @@ def _read(folder: str, family: str) -> bytes:
 def _text(folder: str, name: str) -> str:
     """Return a vocabulary, or merges, with so many words at most; what comes of a word takes twenty times its bytes."""
     path = os.path.join(folder, name)
-    data = read_bytes(path, LARGEST_LIST)
+    data = files.read_bytes(path, LARGEST_LIST)
     if max(data.count(b"\n"), data.count(b",")) > MOST_WORDS:
         raise InputError(f"{visible(path)} has more than {MOST_WORDS:,} words.", "Is it the model's own?")
     try:
@@ -291,7 +290,7 @@ def _ollama_file(name: str) -> str:
     owner = called if "/" in called else f"library/{called}"
     manifest = os.path.join(kept, "manifests", "registry.ollama.ai", *owner.split("/"), tag or "latest")
     try:
-        layers = json.loads(read_bytes(manifest, LARGEST_MANIFEST))["layers"]
+        layers = json.loads(files.read_bytes(manifest, LARGEST_MANIFEST))["layers"]
         digest = next(one["digest"] for one in layers if one["mediaType"] == OLLAMA_MODEL)
         blob = os.path.join(kept, "blobs", DIGEST.fullmatch(digest).expand(r"sha256-\1"))  # type: ignore[union-attr]
     except (FileError, ValueError, RecursionError, LookupError, TypeError, AttributeError, StopIteration):
@@ -305,7 +304,9 @@ def _snapshot(kept: str) -> str | None:
     """Return the snapshot that refs/main names, else the only one; None if there is none."""
     snapshots = os.path.join(kept, "snapshots")
     try:
-        revision = read_bytes(os.path.join(kept, "refs", "main"), 1000).decode("ascii", "replace").strip()
+        revision = (
+            files.read_bytes(os.path.join(kept, "refs", "main"), 1000).decode("ascii", "replace").strip()
+        )
     except FileError:
         try:
             revisions = os.listdir(snapshots)

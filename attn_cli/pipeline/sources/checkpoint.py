@@ -38,8 +38,7 @@ from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources import checkpoint_text
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
-from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import Head, Projected
+from attn_cli.trace.head import Embedding, Head, Projected
 from attn_cli.trace.trace import Trace
 
 Number = TypeVar("Number", bound=np.generic)

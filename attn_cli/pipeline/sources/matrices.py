@@ -16,9 +16,8 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.types import Array, OnPart
-from attn_cli.models import projection
-from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.pipeline.embed import wrong_pairing
+from attn_cli.models import model_file, projection
+from attn_cli.pipeline import embed, project
 from attn_cli.pipeline.inputs import (
     Inputs,
     Layer,
@@ -29,11 +28,9 @@ from attn_cli.pipeline.inputs import (
     with_masks,
 )
 from attn_cli.pipeline.mask import wanted_masks
-from attn_cli.pipeline.project import given_biases, head_count, labels, project_inputs, sharing_note
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.settings.settings import Settings, unused
-from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import Head, Projected
+from attn_cli.trace.head import Embedding, Head, Projected
 from attn_cli.trace.trace import Trace
 
 UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
@@ -50,9 +47,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
     if scores is None:
         layout, score = settings.layout or given.layout, settings.score or given.score
         settings = replace(settings, layout=layout, score=score)
-        stack = None if settings.projection is None else load_model(settings)
+        stack = None if settings.projection is None else model_file.load_model(settings)
         if stack is not None:
-            raise wrong_pairing(stack, f"given by {given.name}")
+            raise embed.wrong_pairing(stack, f"given by {given.name}")
     inputs, layer, notes = take(given, settings)
     masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
     if scores is not None:
@@ -90,7 +87,7 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
 
 
 def _take_x(given: Given, settings: Settings) -> Taken:
-    weights, X = read_weights(settings), given.get("X")
+    weights, X = model_file.read_weights(settings), given.get("X")
     if X is None:
         shown = " attn show draws ready weights." if "weights" in given.ignored else ""
         hint = f"Give Q, K and V, or X and W, or scores.{shown}"
@@ -100,9 +97,9 @@ def _take_x(given: Given, settings: Settings) -> Taken:
         said = f"X has shape {X.shape} and context {context.shape}: both need equally many columns."
         hint = "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead."
         raise InputError(said, hint)
-    query = key = Side(labels(given.tokens, len(X), "q", given.name), X)
+    query = key = Side(project.labels(given.tokens, len(X), "q", given.name), X)
     if context is not None:
-        key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
+        key = Side(project.labels(given.context_tokens, len(context), "k", given.name), context)
     about = Embedding("given", given.name, X.shape[1])
     inputs = Inputs(query, key, given.tokens is not None, about, has_second_input=context is not None)
     inputs = prepare_inputs(inputs, settings)
@@ -110,15 +107,15 @@ def _take_x(given: Given, settings: Settings) -> Taken:
     if given.lacks_head_count and settings.heads is None:
         read = "its weights were read as one head. --heads N splits them."
         notes.append(f"{given.name} does not give the number of heads; {read}")
-    layer = project_inputs(inputs, settings, given, weights)
+    layer = project.project_inputs(inputs, settings, given, weights)
     return inputs, layer, [*notes, *unused(settings, words=False)]
 
 
 def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> Inputs:
     """Return both sides where no X is known: their tokens alone."""
     own = given.context_tokens or (given.tokens if n_q == n_k else None)
-    query = Side(labels(given.tokens, n_q, "q", given.name))
-    key, about = Side(labels(own, n_k, "k", given.name)), Embedding("given", given.name)
+    query = Side(project.labels(given.tokens, n_q, "q", given.name))
+    key, about = Side(project.labels(own, n_k, "k", given.name)), Embedding("given", given.name)
     return Inputs(query, key, given.tokens is not None, about, has_second_input=has_second_input)
 
 
@@ -130,14 +127,14 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     if missing:
         raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
     Q, K, V = (given.arrays[name] for name in "QKV")
-    count = head_count(settings, given, ("Q", "K", "V"), 1)
+    count = project.head_count(settings, given, ("Q", "K", "V"), 1)
     _check_columns(given, Q, K, V, count)
     if settings.round is not None:
         Q, K, V = (projection.to_digits(M, settings.round) for M in (Q, K, V))
     kv_heads = projection.kv_head_count(given, count)
     sides = zip((Q, K, V), (count, kv_heads, kv_heads), strict=True)
     parts = [projection.shared(projection.split(M, n, 1), count) for M, n in sides]
-    biases = given_biases(given, settings, (count, len(Q), len(K)))
+    biases = project.given_biases(given, settings, (count, len(Q), len(K)))
     positions = projection.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
     heads = tuple(
         Head(str(h), q=q, k=k, v=v, bias=biases[h], position=positions[h] if positions else None)
@@ -152,7 +149,8 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
         joining = projection.rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
     layer = Layer(names, shown_head(settings.head, names), heads, joining)
-    notes = sharing_note(given, count) + given.note_of_ignored() + unused(settings, words=False, has_x=False)
+    idle = unused(settings, words=False, has_x=False)
+    notes = project.sharing_note(given, count) + given.note_of_ignored() + idle
     return _side_by_side(given, len(Q), len(K), given.has_second_input), layer, notes
 
 
@@ -181,7 +179,7 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     heads, n_q, n_k = values.shape
     names = tuple(map(str, range(heads)))
     is_second = given.context_tokens is not None and given.context_tokens != given.tokens
-    biases, V = given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
+    biases, V = project.given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
     no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
     made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
     joining = projection.Projection(Projected("given", given.name), ())

@@ -150,7 +150,7 @@ def layers_of_text(
     is_language = stack is not None and stack.words is not None
     check_without_model(settings, is_language)
     if stack is not None and is_language:
-        from attn_cli.pipeline.next_words import settings_for  # only a language model needs it
+        from attn_cli.pipeline.next_words import settings_for, with_next  # only a language model needs them
 
         settings = with_words_at_each(settings)
         settings, notes = settings_for(kind, settings, stack, context is not None)
@@ -169,8 +169,6 @@ def layers_of_text(
         if name_outputs:
             trace = replace(trace, vocabulary=vocabulary(trace, inputs))
         if stack is not None and stack.words is not None:
-            from attn_cli.pipeline.next_words import with_next  # only a language model needs it
-
             return with_next(trace, inputs, stack, report)
         return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 

@@ -21,8 +21,7 @@ from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
-from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import MATRICES, QK_NORM, ROTATED, Head, Projected
+from attn_cli.trace.head import MATRICES, QK_NORM, ROTATED, Embedding, Head, Projected
 from attn_cli.trace.trace import Trace
 
 Record = Mapping[str, object]  # attn's own JSON, or a head in it
