@@ -13,6 +13,7 @@ app.COMMANDS.update(
             "one-layer",
             "passages",
             "splice",
+            "graft",
             "leads",
             "pretrain",
             "language",

@@ -145,6 +145,29 @@ def splice(
     say(f"attn: wrote {visible(made.file)}: {found} about {count(made.nouns, 'noun', 'different nouns')}.")
 
 
+def graft(
+    treebanks: list[str] = argument("TREEBANK...", "CoNLL-U: plain, .gz or .xz."),
+    output: str = own(
+        "FILE", "Where the sentences go (.conllu, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+    ),
+    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0),
+) -> None:
+    """Make sentences of two: a relative clause of one, behind a noun of another that is the subject of what follows.
+
+    What governs each word is known, so that training learns who does something across a clause.
+
+    Example: python -m data.making graft en_ewt-ud-train.conllu -o grafted.conllu.xz
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.escape import count
+    from attn_cli.io.progress import Progress
+    from data.making.graft import grafts_file
+
+    with Progress("attn:") as progress:
+        made = grafts_file(treebanks, output, seed, lambda done: progress.rate(done, "sentences", None))
+    say(f"attn: wrote {visible(output)}: {count(made, 'sentence', 'sentences')}.")
+
+
 def leads(
     model: str = argument("MODEL", "A model's file with a head antecedent; it is written anew."),
     passages: str = argument("PASSAGES", "Passages that it was not trained on (.jsonl, also .gz or .xz)."),

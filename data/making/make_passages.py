@@ -148,14 +148,7 @@ def write_passages(
     texts: Sequence[str], output: str, records: Iterable[tuple[dict[str, object], str]], none: str
 ) -> Passages:
     """Write records, each with the noun that it is about; `none` is the error's message where there are none."""
-    for path in texts:
-        regular(path)
-        if os.path.exists(output) and os.path.samefile(path, output):
-            raise UsageError(
-                f"{visible(output)} is a text that is read: it would be replaced.",
-                "Write to another file.",
-                "--output",
-            )
+    refuse_own(texts, output)
     if not output.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
         raise UsageError(
             f"Passages are written as .jsonl, .jsonl.gz or .jsonl.xz, not as {visible(output)}.",
@@ -164,9 +157,9 @@ def write_passages(
     creatable(output)
     nouns: set[str] = set()
     made = 0
-    with written(output) as stream, _compressed(stream, output) as compressed:
+    with written(output) as stream, compressed(stream, output) as packed:
         for record, noun in records:
-            compressed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            packed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             nouns.add(noun)
             made += 1
         if not made:
@@ -174,7 +167,19 @@ def write_passages(
     return Passages(output, made, len(nouns))
 
 
-def _compressed(stream: IO[bytes], output: str) -> AbstractContextManager[Any]:
+def refuse_own(texts: Sequence[str], output: str) -> None:
+    """Refuse texts that are no files, and an output that is one of them."""
+    for path in texts:
+        regular(path)
+        if os.path.exists(output) and os.path.samefile(path, output):
+            raise UsageError(
+                f"{visible(output)} is a text that is read: it would be replaced.",
+                "Write to another file.",
+                "--output",
+            )
+
+
+def compressed(stream: IO[bytes], output: str) -> AbstractContextManager[Any]:
     """Return a stream that compresses as the file's name says."""
     if output.lower().endswith(".gz"):
         import gzip

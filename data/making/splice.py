@@ -48,7 +48,7 @@ ADVERBS = _words(
     "too very so quite still always never not n't now also more most all rather already been being just"
 )
 OPENERS = _words(
-    "because since as so but and until when while if although though where before after that unless for or"
+    "because since as so but and until when while if although though where before after unless for or"
 )
 ENDS = frozenset(",;:.!?—-()[]\"'“”‘’…") | {"--"}
 HE = _words(

@@ -40,7 +40,7 @@ def lexicon(tmp_path):
         ("The gate 's rusty lock broke .", "its", ". Its rusty lock broke"),
         ("When we saw the gate at last , we ran .", "it", ". When we saw it at last"),
         ("The gates locked him out .", "they", ". They locked him out"),
-        ("Nobody knew that the wife saw him .", "she", "that she saw him"),
+        ("Nobody left before the wife saw him .", "she", "before she saw him"),
     ],
 )
 def test_what_a_line_says_of_a_thing_is_said_after_another_line(lexicon, line, pronoun, passage):
