@@ -158,8 +158,8 @@ def graft(
 
     Example: python -m data.making graft en_ewt-ud-train.conllu -o grafted.conllu.xz
     """
+    from attn_cli.errors import count
     from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.io.progress import Progress
     from data.making.graft import grafts_file
 

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.atomic import creatable, written
-from attn_cli.io.escape import visible
 from attn_cli.learn.treebank import PUNCTUATION, Sentence, read_treebank
 from data.making.make_passages import compressed, refuse_own
 from data.making.splice import MANY, PERSONS

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -205,8 +205,8 @@ def train_file(
     if lower:
         facts["pretrained_on"] = dict(lower.facts)
     if models:
-        known = lower and lower.name  # its own facts stand above
-        facts["teachers"] = {one.name: {} if one.name == known else dict(one.facts) for one in models.models}
+        known = {*_chain(lower)}  # their own facts stand above
+        facts["teachers"] = {one.name: {} if one.name in known else dict(one.facts) for one in models.models}
     about = {"texts": [*treebanks, *teachers, *texts, spliced], **asdict(settings)}
     state = State(output, trainer.learner, trainer.draw, about)
     trainer.go_on(state)
@@ -214,6 +214,16 @@ def train_file(
     if made.epochs == settings.epochs:
         state.forget()
     return made
+
+
+def _chain(lower: Lower | None) -> Iterator[str]:
+    """Yield the name of the model that a training goes on from, and of those that were before it."""
+    facts: Mapping[str, Any] = lower.facts if lower else {}
+    if lower:
+        yield lower.name
+    while name := facts.get("settings", {}).get("pretrained"):
+        yield name
+        facts = facts.get("pretrained_on", {})
 
 
 def _before(lower: Lower | None) -> list[str]:
