@@ -254,7 +254,7 @@ def test_a_port_that_never_answers_is_told_of_and_left_in_time(monkeypatch, thre
     with server() as (port, came):
         start = time.monotonic()
         got = at_address(f"tcp://{port}", "--connect-timeout", "0.4")
-        assert time.monotonic() - start < 5 and came.is_set()
+        assert time.monotonic() - start < 20 and came.is_set()  # on a busy machine, too
     said, _, last = got.err.partition("\n")
     assert said == f"attn: waiting for the Dask scheduler at tcp://{port} (at most 0.4 s: --connect-timeout)."
     told = error(Ran(got.code, got.out, last))

@@ -5,17 +5,12 @@ import gzip
 import json
 import math
 import os
-import re
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.alike import assert_alike
-from tests.docs import ROOT
 from tests.shell import attn, here
 
 pa = pytest.importorskip("pyarrow")
@@ -261,22 +256,3 @@ def test_entropy_has_a_number_for_each_row_of_each_head(lines):
     alone = printed("self", "the cat sat", "--fields", "entropy,diagnostics")
     assert_alike(alone["entropy"], [[one["entropy"] for one in alone["diagnostics"]]])
     assert "entropy" not in printed("self", "the cat sat")
-
-
-# The page's recipes for pandas, polars and DuckDB, run where these are installed
-
-RECIPES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "batch.md").read_text(encoding="utf-8"), re.S)
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
-def test_a_recipe_finds_the_words_that_are_looked_at_most(library, at):
-    if find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    write(["She likes coffee", "The cat sat on the mat", "A dog barked"])
-    assert here("batch", "lines.txt", "-o", "lines.parquet").code == 0
-    assert here("batch", "lines.txt", "--head", "all", "--tidy", "-o", "links.parquet").code == 0
-    of_records, of_links = (one for one in RECIPES if f"import {library}\n" in one)
-    for recipe, words in ((of_records, ("cat", "dog", "mat")), (of_links, ("determiner", "12", "cat"))):
-        done = subprocess.run([sys.executable, "-c", recipe], capture_output=True, text=True, cwd=at)
-        assert done.returncode == 0, done.stderr
-        assert all(word in done.stdout for word in words), done.stdout
