@@ -287,6 +287,22 @@ def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monk
         assert streaming.has_quick_exp2.__wrapped__() is is_quick
 
 
+# Ties
+
+
+@pytest.mark.parametrize("n", [3, 5, 17, 300])
+@pytest.mark.parametrize("d", [16, 50, 64, 100])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_repeated_words_are_listed_in_order_although_blas_adds_them_up_unlike(n, d, dtype):
+    words, which = some(4, d, dtype=dtype), np.random.default_rng(n).integers(0, 4, n)
+    Q, K = some(n, d, seed=1, dtype=dtype), words[which]
+    scores = (Q[:, np.newaxis].astype(float) * words.astype(float)).sum(axis=-1)
+    weights = checked_attention(Q, K, K, scale=1 / math.sqrt(d)).weights
+    for k in (1, 2, n):
+        for row, found in zip(scores, heads_module.strongest(weights, k).keys, strict=True):
+            assert found.tolist() == sorted(range(n), key=lambda j, row=row: (-row[which[j]], j))[:k]
+
+
 # What must not be seen, and what must be said
 
 
