@@ -10,9 +10,10 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
-from tests.alike import FLOAT32
+from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import apart, told, typed
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.pipeline.records import record
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 
@@ -134,11 +135,11 @@ def test_settings_and_texts_stand_beside_each_other_as_each_stands_alone(args, e
     folder = dict(zip(("GPT2", "BERT"), folders, strict=True))
     model = next(folder[arg] for arg in args if arg in folder)
     compared = json.loads(here("compare", *(folder.get(arg, arg) for arg in args), "-f", "json").out)
-    for record, line in zip(compared["records"], each.split(";"), strict=True):
+    for one, line in zip(compared["records"], each.split(";"), strict=True):
         alone = shlex.split(line.replace("HERE", "--layer 1 --head 0"))
         for command in ("self", "explain"):
             expected = weights(command, *alone, "-m", model)
-            np.testing.assert_allclose(np.array(record["weights"], float), expected, atol=FLOAT32)
+            np.testing.assert_allclose(np.array(one["weights"], float), expected, atol=FLOAT32)
     (at / "lines.txt").write_text("the\ncat\n" if model == folders[1] else "dab\nabca\n")
     ran = here("batch", "lines.txt", "-m", model)
     assert ran.code == 0, ran.err
@@ -154,8 +155,8 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folder
     ran = here("explain", "the cat", *options, *given, "-f", "json")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
-    for record, text in zip(found["records"], ("the cat", other), strict=True):
-        np.testing.assert_allclose(record["weights"], weights("self", text, *options), atol=FLOAT32)
+    for one, text in zip(found["records"], ("the cat", other), strict=True):
+        np.testing.assert_allclose(one["weights"], weights("self", text, *options), atol=FLOAT32)
     assert {(one["old"], one["new"]) for one in found["swap"]["words"]} == {
         tuple(one.lower().split("=")) for one in swaps
     }
@@ -265,3 +266,78 @@ def test_what_is_said_of_a_model(args, said, models, at):
     text = " ".join((ran.err if code != "0" else ran.out).split())
     for part in rest.split("; "):
         assert (part.lstrip("!") in text) != part.startswith("!"), (part, text)
+
+
+# A pair of texts in one sequence of an encoder: what every command and format shows of it
+
+
+A, B = "the cats", "walking home"
+TOKENS_A, TOKENS_B = ["[CLS]", "the", "cat", "##s", "[SEP]"], ["walk", "##ing", "home", "[SEP]"]
+
+
+@pytest.fixture
+def bert(folders):
+    return folders[1]
+
+
+def pair(bert, *options, text=A, second=B, command="self"):
+    return record(command, text, "--pair", second, "-m", bert, *options)
+
+
+def test_both_texts_are_one_sequence_with_their_segments(bert):
+    found = pair(bert)
+    assert found["query_tokens"] == found["key_tokens"] == TOKENS_A + TOKENS_B
+    assert found["query_segments"] == found["key_segments"] == [0] * 5 + [1] * 4
+    assert "A pair in one sequence: text a is tokens 0 to 4, b 5 to 8." in found["notes"]
+    typed = record("self", "the cats [SEP] walking home", "-m", bert)
+    assert typed["query_tokens"] == found["query_tokens"] and typed["query_segments"] is None
+    assert np.abs(np.subtract(typed["weights"], found["weights"])).max() > 0.01  # the second segment counts
+    assert pair(bert, "-q", "home")["query_segments"] == [1]
+
+
+@pytest.mark.parametrize("between", ["a-a", "a-b", "b-a", "b-b"])
+def test_a_part_is_a_block_of_the_whole_in_every_command(between, bert, at):
+    whole = np.array(pair(bert)["weights"])
+    parts = {"a": (slice(0, 5), TOKENS_A), "b": (slice(5, 9), TOKENS_B)}
+    (rows, queries), (columns, keys) = (parts[side] for side in between.split("-"))
+    found = pair(bert, "--between", between)
+    assert (found["query_tokens"], found["key_tokens"], found["score"]) == (queries, keys, None)
+    assert_alike(found["weights"], whole[rows, columns].tolist(), FLOAT32)
+    again = pair(bert, "--between", between, "--renormalize")
+    np.testing.assert_allclose(np.sum(again["weights"], axis=1), 1)
+    heads = pair(bert, "--between", between, command="heads")
+    assert (heads["query_tokens"], heads["key_tokens"]) == (queries, keys)
+    first = heads["layers"][1]["heads"][0]["shares"]["first"]
+    rows_of_first = found["weights"][1:] if between in ("a-a", "b-b") else found["weights"]
+    assert first == pytest.approx(np.mean([row[0] for row in rows_of_first]), abs=FLOAT32)
+    (at / "lines.tsv").write_text(f"{A}\t{B}\nthe\t{B} home\ncats\thome\n")  # two of nine tokens
+    ran = here("batch", "lines.tsv", "--kind", "pair", "-m", bert, "--between", between)
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert_alike(lines[0]["weights"], found["weights"], FLOAT32)
+    assert_alike(
+        lines[1]["weights"],
+        pair(bert, "--between", between, text="the", second=f"{B} home")["weights"],
+        FLOAT32,
+    )
+    for name, options in (("page.html", ()), ("links.svg", ("--figure", "links"))):
+        ran = here("self", A, "--pair", B, "-m", bert, "--between", between, *options, "-o", name)
+        assert ran.code == 0 and (at / name).stat().st_size > 1000
+
+
+def test_words_and_special_tokens_of_a_part(bert):
+    joined = pair(bert, "--between", "b-a", "--join-pieces", "--hide-special")
+    assert (joined["query_tokens"], joined["key_tokens"]) == (["walking", "home"], ["the", "cats"])
+    whole = np.array(pair(bert)["weights"])[5:8, 1:4]
+    summed = np.stack([whole[:, 0], whole[:, 1:].sum(axis=1)], axis=1)
+    assert_alike(joined["weights"], [summed[:2].mean(axis=0).tolist(), summed[2].tolist()], FLOAT32)
+    screen = here("self", A, "--pair", A, "-m", bert, "--between", "a-b").out
+    assert "itself" not in screen and "from text a to text b" in screen  # the same words, twice
+    assert "attn self TEXT --head all -m DIR --pair TEXT --between a-b" in " ".join(screen.split())
+
+
+def test_a_gap_is_filled_with_both_texts_in_sight_and_words_that_are_lacking_named_from_both(bert):
+    alone = record("self", "the [MASK]", "-m", bert, "--next", "3")["next_words"]
+    beside = pair(bert, "--next", "3", text="the [MASK]")["next_words"]
+    assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])
+    notes = pair(bert, text="the zebra", second="a lion home")["notes"]
+    assert any('"zebra", "lion" are not in the vocabulary' in note for note in notes)
