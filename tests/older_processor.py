@@ -51,6 +51,8 @@ def older(environ: Mapping[str, str], now: InUse, machine: str) -> tuple[dict[st
 
     >>> older({}, InUse(["SkylakeX"], ["X86_V3", "X86_V4", "AVX512_ICL"]), "x86_64")[0]
     {'OPENBLAS_CORETYPE': 'Haswell', 'NPY_DISABLE_CPU_FEATURES': 'X86_V4,AVX512_ICL'}
+    >>> older({"NPY_DISABLE_CPU_FEATURES": "AVX2"}, InUse(["Zen"], ["AVX2", "AVX512_SKX"]), "AMD64")[0]
+    {'OPENBLAS_CORETYPE': 'Haswell', 'NPY_DISABLE_CPU_FEATURES': 'AVX2,AVX512_SKX'}
     >>> older({"OPENBLAS_CORETYPE": "Zen"}, InUse(["Haswell"], ["AVX2"]), "x86_64")[1]
     ['OPENBLAS_CORETYPE is Zen, and is left as it is.', 'NumPy has no loops above AVX2 here.']
     """

@@ -12,11 +12,6 @@ from tests.shell import surroundings
 NEWER = InUse(["SkylakeX"], ["SSSE3", "AVX", "AVX2", "AVX512F", "AVX512_SKX"])  # as NumPy 2.3 names them
 
 
-def test_what_lies_above_avx2_is_turned_off_by_the_names_that_are_found():
-    assert older({}, NEWER, "x86_64") == ({CORE: OLDER, LOOPS: "AVX512F,AVX512_SKX"}, [])
-    assert older({LOOPS: "AVX2"}, NEWER, "AMD64")[0][LOOPS] == "AVX2,AVX512F,AVX512_SKX"
-
-
 @pytest.mark.parametrize(
     ("environ", "now", "machine", "said"),
     [
