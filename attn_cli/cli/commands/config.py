@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from attn_cli.cli.config_files import FileValue, read_config, short_path
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, takes
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, origin, user_config, with_origin
 from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names, visible
 from attn_cli.io.console import WIDEST, put_plain
+from attn_cli.io.terminal import Terminal
 from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.output import View, schema_text
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.io.terminal import Terminal
 
 Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
@@ -49,8 +48,6 @@ def config(context: typer.Context, view: View, command: str | None = COMMAND) ->
     if command is not None and command not in commands:
         hint = f"{did_you_mean(command, commands)}Commands are {', '.join(commands)}."
         raise UsageError(f"There is no command {visible(command[:60])!r}.", hint, "COMMAND")
-    from attn_cli.cli.config_files import read_config
-
     record: Record = {"command": command, "settings": _in_force(root, command), "files": []}
     for path in filter(None, (HERE, user_config())):
         exists = os.path.exists(path)
@@ -117,8 +114,6 @@ def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:
 
 
 def _screen(record: Record, width: int) -> Iterator[str]:
-    from attn_cli.cli.config_files import FileValue, short_path
-
     rows = [("setting", "value", "from")]
     for one in record["settings"]:
         value = str(one["value"]).lower() if isinstance(one["value"], bool) else visible(str(one["value"]))
