@@ -143,9 +143,7 @@ def test_a_model_on_disk_has_its_layers_and_heads(tokenizers, tmp_path):
     play(act, made("dabca", settings, TextSource(settings)))
 
 
-def test_a_key_joins_the_pieces_of_words_and_a_model_that_says_no_next_token_writes_none(
-    tokenizers, tmp_path
-):
+def test_a_key_joins_pieces_and_a_model_without_a_next_token_writes_none(tokenizers, tmp_path):
     settings = Settings(model=small_bert(tmp_path / "bert"), layer=0)
 
     async def act(stage):

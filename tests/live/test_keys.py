@@ -239,9 +239,7 @@ def test_it_is_left_by_keys(key, code):
 
 
 @staged()
-async def test_clicks_choose_a_cell_and_open_it_and_the_names_in_the_status_line_and_the_footer_are_keys(
-    stage,
-):
+async def test_clicks_choose_a_cell_open_it_and_the_names_at_the_foot_are_keys(stage):
     y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
     x = stage.lines()[0].index("lazy") + 2
     await stage.click_at(x, y)

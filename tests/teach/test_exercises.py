@@ -99,9 +99,7 @@ def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_nu
 
 
 @OF_EVERY_KIND
-def test_words_differ_in_whom_they_look_at_no_weight_is_all_or_nothing_and_every_mistake_shows(
-    many, mask, score
-):
+def test_words_differ_in_whom_they_look_at_and_every_mistake_shows(many, mask, score):
     for one in many:
         weights = solved(one._asdict(), mask, score)["weights"]
         allowed = [row[: i + 1] if mask == "causal" else row for i, row in enumerate(weights)]
@@ -221,9 +219,7 @@ def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys
 
 @OF_EVERY_KIND
 @pytest.mark.parametrize(("dim", "words"), [(2, 3), (3, 2), (4, 4)])
-def test_the_answers_are_what_the_formula_gives_and_the_answer_sheet_has_an_empty_cell_for_each(
-    at, dim, words, mask, score
-):
+def test_the_answers_are_the_formula_s_and_the_answer_sheet_has_a_cell_for_each(at, dim, words, mask, score):
     asked = ("--seed", "11", "--dim", str(dim), "--words", str(words), "--mask", mask, "--score", score)
     found, lines = record(*asked), here("exercise", *asked, "-f", "jsonl").out
     assert complaints(found) == [] and lines.count("\n") == 1

@@ -150,9 +150,7 @@ WRONG = """
 """
 
 
-def test_what_does_not_fit_is_one_line_and_of_texts_that_share_nothing_no_head_is_measured(
-    decoders, tmp_path
-):
+def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(decoders, tmp_path):
     folders = dict(zip(("BASE", "TUNED"), decoders, strict=True)) | {
         "DEEP": by_hand.small_gpt2(tmp_path / "deep", by_hand.gpt2(layers=3), n_layer=3),
         "BERT": by_hand.small_bert(tmp_path / "bert"),

@@ -98,9 +98,7 @@ def test_each_output_of_an_exported_notebook_is_a_page_that_works(executed, them
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_without_scripts_an_exported_notebook_shows_tables_with_colours_of_their_own(
-    executed, theme, browser, tmp_path
-):
+def test_without_scripts_a_notebook_shows_tables_with_their_own_colours(executed, theme, browser, tmp_path):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     open_exported(page, executed, theme, tmp_path)

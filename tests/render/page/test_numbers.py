@@ -170,9 +170,7 @@ def test_a_page_computes_with_a_sink(opened, tokenizers, tmp_path):
     assert float(told[2]) == pytest.approx(right, rel=0.01)
 
 
-def test_a_button_goes_between_weights_and_norms_which_follow_the_temperature_and_a_typed_sentence(
-    opened, tmp_path
-):
+def test_a_button_goes_between_weights_and_norms_which_follow_what_is_typed(opened, tmp_path):
     def shown():
         rows = opened.page.locator("#matrix tbody tr").all_inner_texts()
         return np.array([[0 if n == "–" else float(n) for n in row.split()[1:]] for row in rows])

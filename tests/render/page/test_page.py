@@ -126,9 +126,7 @@ def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(open
             opened.unfold()
 
 
-def test_a_score_or_the_q_k_and_v_of_a_small_example_are_typed_over_and_saved_for_compute(
-    opened, fox, tmp_path
-):
+def test_a_score_or_q_k_and_v_are_typed_over_and_saved_for_compute(opened, fox, tmp_path):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
     opened.page.fill("#score input", "20")
@@ -191,9 +189,7 @@ def sentence(opened) -> str:
     return " ".join(opened.page.locator("#words [role=toolbar] > *").all_text_contents())
 
 
-def test_words_that_the_page_does_not_have_are_said_and_one_without_words_takes_the_rest_of_a_link(
-    opened, fox, tmp_path
-):
+def test_words_that_the_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox, tmp_path):
     opened.go(made(tmp_path, "page", FOX, "--words", "0"), "#text=she&t=2")
     assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
     opened.go(fox)
@@ -250,9 +246,7 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED, ids=["too many words", "no word"])
 @pytest.mark.parametrize("door", DOORS)
 @like_cases
-def test_a_sentence_is_refused_at_whatever_door_it_comes_in_and_one_of_60_words_is_not(
-    opened, fox, door, text
-):
+def test_a_sentence_is_refused_at_every_door_and_one_of_60_words_is_not(opened, fox, door, text):
     opened.go(fox, "#t=3")
     DOORS[door](opened, text)
     opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
