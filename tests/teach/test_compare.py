@@ -61,10 +61,8 @@ def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_fi
     before, after = found["records"]
     sides = [[option, value] * (value != "default") for value in vary.rpartition("=")[2].split(",")]
     assert_alike([before, after], [shell.record("self", CAT, *side, *more) for side in sides])
-    assert found["difference"] == [
-        [b - a for a, b in zip(*rows, strict=True)]
-        for rows in zip(before["weights"], after["weights"], strict=True)
-    ]
+    rows = zip(before["weights"], after["weights"], strict=True)
+    assert found["difference"] == [[b - a for a, b in zip(*pair, strict=True)] for pair in rows]
     assert found["entropy"] == pytest.approx([entropy(before["weights"]), entropy(after["weights"])])
     mover = found["largest_mover"]
     i, j = mover["cell"]
@@ -211,9 +209,8 @@ def test_of_three_values_the_default_is_what_the_others_are_compared_with(line, 
     assert found["reference"] == reference
     others = [n for n in range(len(values)) if n != reference]
     assert [change["value"] for change in found["changes"]] == [found["values"][n] for n in others]
-    assert re.findall(r"With \S+ (\S+) instead of ([^,]+),", found["summary"]) == [
-        (values[n], values[reference]) for n in others
-    ]
+    told = re.findall(r"With \S+ (\S+) instead of ([^,]+),", found["summary"])
+    assert told == [(values[n], values[reference]) for n in others]
     start = found["records"][reference]["weights"]
     for n, change in zip(others, found["changes"], strict=True):
         mover = change["largest_mover"]
@@ -243,9 +240,8 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
 
 
 def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(tmp_path):
-    ran = here(
-        "compare", "=a b", "--vary", "mask=none,causal", *RANDOM, "-f", "csv", "--tokenizer", "whitespace"
-    )
+    more = (*RANDOM, "-f", "csv", "--tokenizer", "whitespace")
+    ran = here("compare", "=a b", "--vary", "mask=none,causal", *more)
     rows = list(csv.reader(io.StringIO(ran.out)))
     assert rows[0] == ["query", "key", "mask=none", "mask=causal", "difference"]
     assert [row[:2] for row in rows[1:]] == [["'=a", "'=a"], ["'=a", "b"], ["b", "'=a"], ["b", "b"]]
@@ -306,13 +302,11 @@ def test_long_names_ties_signs_and_values_are_told_as_they_are():
     assert [change.strongest_changed for change in found.changes] == [(), ()]
     found = between("view", ("one", "other"), (under(0.0, 1e-9), under(1e-9, 0.0)))
     assert found.changes[0].strongest_changed == (0,)
-    assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
-        *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
-    ]
+    shown = signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0])
+    assert shown == ["+.500", "-.250", ".000", ".000", "+1.00", "-1.00"]
     assert signed(PERCENT).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
-    assert [written(value) for value in ("dot", 3, 0.5, 2.0, True, False, None)] == [
-        *("dot", "3", "0.5", "2", "yes", "no", "default")
-    ]
+    shown = [written(value) for value in ("dot", 3, 0.5, 2.0, True, False, None)]
+    assert shown == ["dot", "3", "0.5", "2", "yes", "no", "default"]
 
 
 @pytest.mark.parametrize("palette", ["viridis", "blues"])

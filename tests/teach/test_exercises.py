@@ -51,16 +51,14 @@ def many():
 
 
 def product(A, B):
-    return [
-        [sum(map(math.prod, zip(row, column, strict=True))) for column in zip(*B, strict=True)] for row in A
-    ]
+    columns = [*zip(*B, strict=True)]
+    return [[sum(map(math.prod, zip(row, one, strict=True))) for one in columns] for row in A]
 
 
 def problem(given, mask, score):
     arrays = {name: np.array(given[name], float) for name in ("X", "W_q", "W_k", "W_v")}
-    return (
-        arrays | {"heads": 1, "layout": "in-out", "score": score} | ({} if mask == "none" else {"mask": mask})
-    )
+    arrays |= {} if mask == "none" else {"mask": mask}
+    return arrays | {"heads": 1, "layout": "in-out", "score": score}
 
 
 def solved(given, mask, score):
@@ -134,10 +132,9 @@ def numbers(table):
 
 def with_dashes(matrix, mask):
     """What a table shows of a matrix: a dash where the mask hides a key."""
-    return [
-        ["–" if mask == "causal" and j > i else str(n) for j, n in enumerate(row)]
-        for i, row in enumerate(matrix)
-    ]
+    is_masked = mask == "causal"
+    rows = enumerate(matrix)
+    return [["–" if is_masked and j > i else str(n) for j, n in enumerate(row)] for i, row in rows]
 
 
 def rounded(value, digits):
@@ -319,9 +316,8 @@ def cells(root, look=""):
 
 
 def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token():
-    assert (
-        latex_text('say "\\input{x}" 50% --key') == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
-    )
+    text = latex_text('say "\\input{x}" 50% --key')
+    assert text == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
     for is_key in (False, True):
         text = worksheet_markdown(parts(hostile(), is_key))
         assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
@@ -330,15 +326,12 @@ def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token()
     for is_key in (False, True):
         text, root = page(hostile(), is_key)
         assert "\x1b" not in text and "\u202e" not in text
-        assert {element.tag for element in root.find("body").iter()} <= {
-            *("body", "header", "h1", "h2", "p", "span", "div", "table", "caption", "thead", "tbody", "tr"),
-            *("th", "td", "code", "sup"),
-        }
+        tags = "body header h1 h2 p span div table caption thead tbody tr th td code sup"
+        assert {element.tag for element in root.find("body").iter()} <= {*tags.split()}
     made = make(7, 2, 3, "causal")
     of_markdown = tables(worksheet_markdown(parts(made, key=True)))
-    assert cells(page(made, key=True)[1]) == [
-        [cell for row in table[1:] for cell in row[1:]] for table in of_markdown
-    ]
+    wanted = [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
+    assert cells(page(made, key=True)[1]) == wanted
     text, root = page(make(7))
     style = root.find("head/style").text
     for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px"):

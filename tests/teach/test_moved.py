@@ -71,9 +71,9 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
     assert found["aligned"]["queries"] == [[n, n] for n in range(5)]
     assert "Head 1 of layer 1 differs most" in found["summary"]
     rows = [*csv.DictReader(io.StringIO(here("compare", "dabca", "-m", base, "-m", tuned, "-f", "csv").out))]
-    assert [(int(row["layer"]), row["head"], float(row["divergence"])) for row in rows] == [
-        (one["layer"], one["head"], pytest.approx(one["divergence"])) for one in found["heads"]
-    ]
+    for row, one in zip(rows, found["heads"], strict=True):
+        assert (int(row["layer"]), row["head"]) == (one["layer"], one["head"])
+        assert float(row["divergence"]) == pytest.approx(one["divergence"])
     chosen = record("dabca", "-m", base, "-m", tuned, "--layer", "0", "--head", "1")  # and all are measured
     assert [(side["projection"]["layer"], side["head"]) for side in chosen["records"]] == [(0, "1")] * 2
     assert chosen["largest_mover"] is None and chosen["heads"][0]["layer"] == 1

@@ -88,9 +88,8 @@ def test_equal_values_add_up_also_where_they_are_written_differently():
     found = record("colour", "color=black", "hue=red", "shade=black", "brand=Porche")
     weights = dict(zip(found["key_tokens"], expected("colour", found["key_tokens"]), strict=True))
     shares = {one["value"]: one["weight"] for one in found["shares"]}
-    assert shares == pytest.approx(
-        {"black": weights["color"] + weights["shade"], "red": weights["hue"], "Porche": weights["brand"]}
-    )
+    black = weights["color"] + weights["shade"]
+    assert shares == pytest.approx({"black": black, "red": weights["hue"], "Porche": weights["brand"]})
     assert found["answer"] == "black" and found["shares"][0]["keys"] == ["color", "shade"]
     assert found["output"][0] == pytest.approx([shares["black"], shares["red"], shares["Porche"]])
     shown = told("colour", "color=black", "hue=red", "shade=black")

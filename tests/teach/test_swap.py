@@ -30,10 +30,8 @@ def test_each_side_is_what_attn_gives_its_text(more):
     before, after = found["records"]
     assert_alike([before, after], [shell.record("self", text, *more) for text in (FOX, ROCK)])
     assert found["values"] == [FOX, ROCK]
-    assert found["difference"] == [
-        [b - a for a, b in zip(*rows, strict=True)]
-        for rows in zip(before["weights"], after["weights"], strict=True)
-    ]
+    sides = zip(before["weights"], after["weights"], strict=True)
+    assert found["difference"] == [[b - a for a, b in zip(*rows, strict=True)] for rows in sides]
 
 
 def test_the_terms_of_the_row_are_those_of_the_steps_and_only_the_content_of_its_place_changes():

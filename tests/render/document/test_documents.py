@@ -65,10 +65,9 @@ def words(tree):
 
 def weights_of(tree):
     """The numbers in the cells of each matrix of a page, row by row."""
-    rows = [table.iter("tr") for table in tree.iter("table") if "weights" in table.get("class", "")]
-    return [
-        [[td.text for td in row.iter("td") if td.get("class") != "sum"] for row in one][1:] for one in rows
-    ]
+    tables = [table for table in tree.iter("table") if "weights" in table.get("class", "")]
+    rows = [[row.iter("td") for row in table.iter("tr")][1:] for table in tables]
+    return [[[td.text for td in row if td.get("class") != "sum"] for row in one] for one in rows]
 
 
 TAGS = "html head meta title style body h1 h2 h3 p code div table caption thead tbody tr th td span bdi svg rect g text"
@@ -227,9 +226,8 @@ def matrix(n):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, 1e300, -1e-300])
 def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
     for n in (1, 70):
-        block = kinds.Matrix(
-            ["a"], [str(j) for j in range(n)], np.full((1, n), value), "", ["-1.0"], shaded=True
-        )
+        names = [str(j) for j in range(n)]
+        block = kinds.Matrix(["a"], names, np.full((1, n), value), "", ["-1.0"], shaded=True)
         text = drawn([block], format)
         assert "nan" not in text
         assert_whole(text) if format == "latex" else parsed(format, text)

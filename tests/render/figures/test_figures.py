@@ -129,8 +129,8 @@ def test_maps_of_layers_stand_beside_each_other_in_one_scale_with_zero_in_its_mi
     sides = {"token": [WORDS[n % 6] for n in range(tokens)], "head": [*map(str, range(heads))]}
     values = {name: draw.standard_normal((layers, len(columns))) for name, columns in sides.items()}
     maps = {
-        name: Matrix(rows, columns, values[name], f"layer\\{name}", is_difference=True)
-        for name, columns in sides.items()
+        name: Matrix(rows, of, values[name], f"layer\\{name}", is_difference=True)
+        for name, of in sides.items()
     }
     most = max(np.abs(one.values).max() for one in maps.values())
     for size in (None, "8x6"):

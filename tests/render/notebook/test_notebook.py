@@ -124,9 +124,8 @@ def colours_of(part):
 
 def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     # As JupyterLab does, which sets innerHTML; and under the policy of VS Code's notebooks.
-    policy = (
-        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; child-src https: data:"
-    )
+    inline = "script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+    policy = f"default-src 'none'; {inline}; child-src https: data:"
     page = browser.new_page()
     opened = Opened(page)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -60,9 +60,8 @@ def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_
     opened.page.evaluate(SAVED)
     for layer, head in ((3, 7), (0, 0), (5, 0)):  # the last is the one that is held in full
         opened.page.locator("#grid button").nth(12 * layer + head).click()
-        opened.page.wait_for_function(
-            "at => document.getElementById('layer-choice').value === at", arg=str(layer)
-        )
+        chosen = "at => document.getElementById('layer-choice').value === at"
+        opened.page.wait_for_function(chosen, arg=str(layer))
         found, right = np.array(saved(opened)["weights"]), weights[layer, head]
         within = right.max(axis=1, keepdims=True) * (0.5 / 63 + 1e-6) if layer < 5 else 1e-6
         assert (np.abs(found - right) <= within).all()

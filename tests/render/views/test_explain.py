@@ -310,10 +310,9 @@ REFUSED = """
 def test_the_mean_of_heads_has_its_formula_and_a_step_or_a_rival_that_there_is_not_is_refused():
     args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
     more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"], "self": []}
+    formula = "weights = the mean of the heads' softmax(q·k / √2"
     for command, rest in more.items():
-        assert "weights = the mean of the heads' softmax(q·k / √2" in said(
-            *args, "mean", *rest, command=command
-        )
+        assert formula in said(*args, "mean", *rest, command=command)
         assert "mean of the heads" not in screen(*args, "1", *rest, command=command)
     for options, error in cases(REFUSED):
         ran = here("explain", SHE, *options)
