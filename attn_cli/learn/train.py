@@ -15,8 +15,7 @@ from attn_cli.io import atomic, files
 from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.learn import one_layer, relations, score, treebank
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
-from attn_cli.models.int8 import in_bits
-from attn_cli.models.model_file import read_model, write_model
+from attn_cli.models.model_file import in_bits, read_model, write_model
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table

@@ -13,8 +13,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, visible
 from attn_cli.models.encoder import NEARLY_ZERO
-from attn_cli.models.int8 import in_bits
-from attn_cli.models.model_file import model_arrays
+from attn_cli.models.model_file import in_bits, model_arrays
 from data.making.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
 from data.making.language_text import Batch, LanguageText
 from data.making.layers import pytorch

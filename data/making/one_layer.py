@@ -27,7 +27,7 @@ from attn_cli.learn.train import (
     to_learn_from,
     train,
 )
-from attn_cli.models.int8 import in_bits
+from attn_cli.models.model_file import in_bits
 from attn_cli.vectors.lookup import open_table
 from data.making import deep
 from data.making.imitation import Teachers, know_all, read_teachers

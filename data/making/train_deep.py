@@ -25,7 +25,7 @@ from attn_cli.learn.train import (
     train,
 )
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.int8 import in_bits
+from attn_cli.models.model_file import in_bits
 from attn_cli.vectors.lookup import open_table
 from data.making.contrast import SplicedText, apart, together
 from data.making.deep import Deep

@@ -15,8 +15,16 @@ from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
-from attn_cli.models.int8 import EXPONENTS, dequantized, in_bits, quantized
-from attn_cli.models.model_file import BUNDLED, model_arrays, named, read_model
+from attn_cli.models.model_file import (
+    BUNDLED,
+    EXPONENTS,
+    dequantized,
+    in_bits,
+    model_arrays,
+    named,
+    quantized,
+    read_model,
+)
 from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import VectorTable
 from tests import small_models as models
