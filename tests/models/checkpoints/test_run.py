@@ -144,22 +144,8 @@ def test_a_hostile_config_is_refused(change, told, tmp_path):
 
 
 UNFIT = (
-    -1,
-    0,
-    1,
-    3,
-    1e-20,
-    1e29,
-    1e40,
-    "x" * 1000,
-    True,
-    [],
-    [[]],
-    [1, 2],
-    [None, None],
-    [{}, {}],
-    {},
-    {"a": 1},
+    *(-1, 0, 1, 1e-20, 1e29, 1e40, "x" * 1000, [], [[]], {}),
+    *({"a": 1}, True, 3, [1, 2], [None, None], [{}, {}]),
 )
 
 
