@@ -8,7 +8,7 @@ import pytest
 
 from attn_cli import Settings, trace_masked
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.pipeline import lens
+from attn_cli.pipeline import passes
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2, small_gpt_oss
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.models.checkpoints.test_parity import PAIRS, made
@@ -64,7 +64,7 @@ def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(le
             assert [word["id"] for word in said["words"]] == np.argsort(-scores[place]).tolist()
             assert said["rank"] == 1 + int((scores[place] > scores[place][final]).sum())
             assert said["probability"] == pytest.approx(row[place][final], rel=1e-4)
-    monkeypatch.setattr(lens, "MOST_SCORES", 1)  # place by place
+    monkeypatch.setattr(passes, "MOST_SCORES", 1)  # place by place
     assert_logits(record("ab a", "-m", letters, "--ids", EVERY), expected, rtol=1e-4)
 
 

@@ -16,7 +16,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import MOST_NEXT, Settings, find_rows
 
 if TYPE_CHECKING:
-    from attn_cli.pipeline.lens import Lens
+    from attn_cli.pipeline.passes import Lens
 
 CAN = (*OF_BLOCKS, "rows", "drawing")
 READ = "max_text max_word model projection format output color width "
@@ -131,8 +131,7 @@ def lens(
     """
     view = choose(view, (*CAN, "bars"), "attn lens", "lens", figures=("heatmap",))
     text, second = text_and_context(texts, context, "lens", settings)
-    from attn_cli.pipeline.lens import look, read_ids
-    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.pipeline.passes import look, open_passes, read_ids
     from attn_cli.render.blocks import window
     from attn_cli.render.views.lens import screen
 

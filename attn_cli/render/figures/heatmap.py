@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.errors import UsageError, refuse
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.pipeline.lens import Lens
+from attn_cli.pipeline.passes import Lens
 from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures import sheet as sheets

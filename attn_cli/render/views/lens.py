@@ -10,7 +10,7 @@ from rich.style import Style
 from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.generate import Sampling, Step, Writer
-from attn_cli.pipeline.lens import Lens
+from attn_cli.pipeline.passes import Lens
 from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen import text as texts
