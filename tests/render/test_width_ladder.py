@@ -22,6 +22,7 @@ from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
+from tests.render.screen.test_maps import shortened
 from tests.shell import COMMAND, surroundings
 from tests.thorough import like_cases, some, takes_long
 
@@ -243,13 +244,13 @@ def test_every_row_and_column_of_numbers_has_its_label(width):
             continue
         for page in shown:
             for label, token in zip(page.labels, block.rows, strict=True):
-                assert label == token or (label[-1] == "…" and token.startswith(label[:-1])), (kind, n, label)
+                assert shortened(label, token), (kind, n, label)
             for j in range(len(page.rows[0])):
                 token, head = block.columns[page.first + j], page.header(j)
                 if page.numbers:
                     assert head == str(page.first + j) and page.numbers == [str(i) for i in range(n)]
                 else:
-                    assert head == token or (head[-1] in "…~" and token.startswith(head[:-1])), (n, head)
+                    assert shortened(head, token), (n, head)
 
 
 def test_labels_take_digits_before_they_are_replaced_by_numbers():
