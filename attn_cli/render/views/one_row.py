@@ -129,9 +129,9 @@ def _counted(n: int, what: str) -> str:
 
 
 def _weight(weight: float) -> str:
-    """Return a weight or an exp with four decimals, or in powers of ten where these do not suit it."""
+    """Return a weight or an exp with four decimals, or in powers of ten (four digits: a row fits eighty cells)."""
     if weight >= 10_000:
-        return f"{weight:.4e}"
+        return f"{weight:.3e}"
     return four(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"
 
 

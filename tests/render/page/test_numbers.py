@@ -186,7 +186,8 @@ def test_a_button_goes_between_weights_and_norms_which_follow_what_is_typed(open
     opened.page.fill("#sentence", "the dog jumped")
     opened.page.press("#sentence", "Enter")
     np.testing.assert_allclose(shown(), norms("the dog jumped"), atol=0.0051)
-    deep = write_page(tmp_path, "page", FOX, "-p", "roles-deep", "--measure", "norm")
+    (tmp_path / "deep").mkdir()  # the address of another file: a browser would keep the page that it has
+    deep = write_page(tmp_path / "deep", "page", FOX, "-p", "roles-deep", "--measure", "norm")
     opened.go(deep, "#layer=1&head=2&t=2")
     expected = norms(FOX, "-p", "roles-deep", "--layer", "1", "--head", "2", "-t", "2")
     np.testing.assert_allclose(shown(), expected, atol=0.0051)
