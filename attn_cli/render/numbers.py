@@ -114,8 +114,8 @@ def four(value: float) -> str:
 def plain(value: float, digits: int = 4) -> str:
     """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
 
-    >>> plain(12.5), plain(0.1), plain(0.33567137), plain(2.0), plain(1e-9), plain(-2e6)
-    ('12.5', '0.1', '0.3357', '2', '1e-09', '-2e+06')
+    >>> plain(12.5), plain(-12.33567), plain(0.33567137), plain(2.0), plain(1e-9), plain(-2e6)
+    ('12.5', '-12.3357', '0.3357', '2', '1e-09', '-2e+06')
     """
     if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
         return f"{value:.{digits}g}"

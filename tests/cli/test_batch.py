@@ -156,7 +156,17 @@ def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
 
 def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
     long, longest, most = "a " * LONGEST_LINE, "a" * LONGEST_LINE + "a", "a " * 20_000
-    lines = ["a b", "", "c d", "...", "a", long, "c a", most, longest]  # the third has no a in it
+    lines = [
+        "a b",
+        "",
+        "c d",
+        "...",
+        "a" + " " * 6000,
+        long,
+        "c a",
+        most,
+        longest,
+    ]  # the third has no a in it
     got = here("batch", write(lines), *RANDOM, "-q", "a", "--keep-going")
     records = [json.loads(line) for line in got.out.splitlines()]
     assert not any(map(complaints, records))

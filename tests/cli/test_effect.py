@@ -49,6 +49,9 @@ def test_a_difference_is_that_of_two_words_parts():
     assert both["against"] == dog["target"] and dog["rank"] > 1
     for first, second, less in zip(table["parts"], dog["parts"], both["parts"], strict=True):
         assert less["value"] == pytest.approx(first["value"] - second["value"], abs=1e-5)
+    moved = told(TEXT, "--target", "dog", "--against", "table")["moved"]  # the strongest head, up or down
+    assert [moved[name] for name in ("layer", "head")] == [both["moved"][name] for name in ("layer", "head")]
+    assert moved["value"] == pytest.approx(-both["moved"]["value"], abs=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,11 @@ def test_the_spans_the_tiles_and_the_rows_of_a_mask_are_those_of_the_whole(given
     np.testing.assert_array_equal(mask.rows(rows, low, high), whole(mask)[rows, low:high])
 
 
+def test_a_part_of_the_keys_that_begins_behind_the_padding_is_seen():
+    mask = with_padding(None, 1, 9, range(2, 4))
+    assert mask.rows([0], 3, 9).tolist() == [[False, *[True] * 5]] and mask.rows([0], 5, 9).all()
+
+
 ROWS = [[True, False, True], [False, True, True]]
 
 

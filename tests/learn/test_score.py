@@ -250,6 +250,7 @@ def test_only_links_to_earlier_words_have_a_lead():
 def test_a_pattern_finds_the_right_places(name, right):
     words, tags = ["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2
     assert right_places(words, tags)[name] == right
+    assert right_places(["no", "no", "no"], ["X"] * 3)["induction"] == {}  # what followed is the word itself
 
 
 def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():

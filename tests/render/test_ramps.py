@@ -68,6 +68,8 @@ def test_two_pictures_with_full_shades_can_be_compared(format):
 def test_a_range_is_as_wide_as_an_even_share_or_as_its_weights_and_full_shades_are_the_same_everywhere():
     assert contrast(weights([0.6, 0.2, 0.2], [0.25, 0.25, 0.5])) == 1.0
     assert shade_range(weights([0.6, 0.2, 0.2])) == (0.2, 0.6, None, False)
+    changes = weights([0.1, -0.3])._replace(is_weights=False, is_difference=True)
+    assert shade_range(changes)[:2] == (-0.3, 0.3)  # zero is in the middle
     third, row, masked = [1 / 3] * 3, [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
     assert np.all(abs(shading(np.array([third]), shade_range(weights(third))) - (SHADES - 1) / 2) <= 0.5)
     assert shading(np.array([[1.0]]), shade_range(weights([1.0]))) == SHADES - 1

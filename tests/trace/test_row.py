@@ -186,6 +186,12 @@ def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
     assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
 
 
+def test_content_and_distance_that_lead_by_as_much_decide_alike():
+    rows = {"Q": [[1.0]], "K": [[1.0], [0.0]], "V": [[1.0], [2.0]], "position_scores": [[1.0, 0.0]]}
+    (one,) = trace_matrices("compute", given_from(rows, "given"), Settings()).because(0)
+    assert (one.content, one.distance, one.decided) == (1, 1, "both")
+
+
 @pytest.mark.parametrize(
     ("kind", "versus", "rivals"),
     [

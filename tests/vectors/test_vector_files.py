@@ -345,8 +345,9 @@ def test_without_a_cache_the_file_is_searched_and_imported_and_that_is_told_once
     told = here("vectors", "import", path)
     assert told.code == 0 and "No index of large is kept" in told.err
     assert here("self", "the fox", "-e", "large").code == 0
-    monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
+    assert str(cache.vectors_folder("cache")).startswith(os.path.expanduser("~/.cache/attn"))
+    monkeypatch.delenv("HOME", raising=False)
     assert cache.vectors_folder("cache") is None or os.path.isabs(cache.vectors_folder("cache"))
 
 

@@ -97,6 +97,7 @@ def test_what_divides_each_frequency_divides_it(folder, tmp_path):
     alike(numbers(converted(folder, tmp_path / "x.gguf", further=divisors)), numbers(other))
 
 
+UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 # One block of each kind, counted by hand: a few of its numbers
 BLOCKS = {
     "Q4_0": (struct.pack("<e", 2) + bytes([0x3F] + [0x88] * 15), {0: 2 * (15 - 8), 16: 2 * (3 - 8), 1: 0}),
@@ -124,7 +125,10 @@ BLOCKS = {
         bytes([0x4F] * 128) + bytes([0b11100100] * 64) + struct.pack("16b", *[2] * 16) + struct.pack("<e", 0.5),
         {0: 15 - 32, 32: 16 + 15 - 32, 64: 32 + 4 - 32, 96: 48 + 4 - 32},
     ),
-    "IQ4_NL": (struct.pack("<e", 2) + bytes([0xF0] + [0x88] * 15), {0: -254, 16: 226, 1: 2}),
+    "IQ4_NL": (  # llama.cpp's kvalues_iq4nl, upwards in the low halves of the bytes, downwards in the high ones
+        struct.pack("<e", 2) + bytes(range(0xF0, 0x0E, -15)),
+        {n: 2 * one for n, one in enumerate((*UNEVEN, *UNEVEN[::-1]))},
+    ),
     "IQ4_XS": (
         struct.pack("<eH", 2, 0b10) + bytes([0x11] * 4) + bytes([0xF0] * 128),
         {0: 2 * (33 - 32) * -127, 16: 2 * (33 - 32) * 113, 32: 2 * (1 - 32) * -127},

@@ -175,6 +175,23 @@ def test_no_kind_of_rotation_takes_values_of_another_kind(kind):
         describe(Config("c", whole | {"rope_parameters": {"rope_type": "spiral"}}))
 
 
+def test_yarn_divides_slow_turns_in_a_range_that_ends_with_a_head_s_numbers():
+    """As Peng et al. 2023 have it; 8 log(64 / 2 pi) / (2 log 2) is 13, beyond the last of eight numbers."""
+    rope = rotation("yarn") | {"rope_theta": 2.0, "factor": 4.0, "original_max_position_embeddings": 64}
+    config = {
+        "model_type": "glm4",
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "head_dim": 8,
+        "rope_parameters": rope,
+    }
+    shares = [n / 7 for n in range(4)]
+    wanted = [1 / (1 - share + share / 4) for share in shares]
+    rotary = describe(Config("c", config)).decoder.layers[0].rotary
+    assert rotary.divisors == pytest.approx(wanted)
+    assert rotary.gain == pytest.approx((0.1 * math.log(4) + 1) / (0.2 * math.log(4) + 1))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_family_takes_values_of_another_kind(family):
     """Every value that a family reads is made unfit in turn: the answer is an error of ours."""

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from attn_cli.core.masks import Mask
 from attn_cli.models.checkpoints import blocks
 from tests.models.checkpoints import by_hand, test_parity
 from tests.models.checkpoints.gguf_by_hand import OF_FORTY, converted
@@ -53,7 +54,10 @@ def test_a_mask_that_lets_words_look_ahead_and_a_sink_that_rows_do_not_give_to_a
     tmp_path, alone, monkeypatch
 ):
     softmax, folder = blocks.softmax, by_hand.small_gpt2(tmp_path / "m")
+    one_ahead = blocks.Seen(Mask("window:9:1", 4, 4), 0)
     with monkeypatch.context() as patch:
+        patch.setattr(blocks, "mask_of", lambda real, n_q, n_k, *_: one_ahead if n_k == 4 else None)
+        assert ("ahead", 0) in too_large(verified(folder, "a b a b"))
         patch.setattr(blocks, "mask_of", lambda *_: None)
         assert {("ahead", 0), ("prefix", 0), ("ahead", 1)} <= set(too_large(verified(folder, "a b a b")))
         shown = here("verify", folder, "a b a b")

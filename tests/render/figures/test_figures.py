@@ -111,6 +111,10 @@ def test_a_figure_has_the_size_that_is_asked_for_and_fits_into_it(kind, size):
 def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades_and_a_small_one_names_fewer_tokens():
     with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
         check_layout(figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4)))
+    blocks = written(
+        figure(trace_self(words(1100), RANDOM), "heatmap")
+    )  # each has the number of its first word
+    assert "0" in blocks and "1,100" not in blocks
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, palette="greys", shades="full")
     numbers = [float(text) for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)][:9]

@@ -93,6 +93,7 @@ FOX => "The" and "the" have one id, so one vector. ; mostly from: its larger par
 SHE => governor (the word it depends on) ; a model that predicts the next word may not see it
 SHE -p roles-deep => (nearly its own vector: W_v was fitted so)
 FOX -e random => ! their rows in
+FOX => head looks at weight subject "fox" 0.960 oblique "over" 0.979 head itself 0.520
 FOX => one question to the text. Others (may err): ; ! Every matrix ; ! W_k  \
 FOX --steps => Why divide by √d_k = √32? ; entropy ; W_k 0 1
 she --context "likes coffee" => There is no distance term: content alone decides. ; ! distance =

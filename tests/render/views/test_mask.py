@@ -171,6 +171,8 @@ def test_a_mask_file_is_joined_with_padding_and_needs_its_meaning(at):
     for side, wanted in with_padding.items():
         settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
         assert trace_self("a b", settings).mask.astype(int).tolist() == wanted
+    (at / "mask.txt").write_text("1 0 1\n0 1 1\n")  # of two texts, the context alone is padded
+    assert trace_cross("a b", "x y z", settings).mask.astype(int).tolist() == [[0, 1, 0, 1], [0, 0, 1, 1]]
     (at / "mask.txt").write_text("0 1\n0 0\n")
     wrong = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
     for options, error in (wrong | {"--mask mask.txt": "--mask-true"}).items():

@@ -76,6 +76,11 @@ def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explai
     assert told("a.json", "--tol", "0.003")["ok"]
     assert not told(save("b.json", weights=WEIGHTS + 1e-4), "--tol", "1e-5")["ok"]
     assert told("b.json")["ok"]
+    save("right.json", Q=[[1]], K=[[-0.97], [0]], V=[[1], [0]])
+    assert told(save("c.json", weights=[[0.28, 0.72]]))[
+        "ok"
+    ]  # 0.2749, and of e^-0.97 rounded to 0.38, 0.2754
+    save("right.json", Q=Q, K=K, V=V, **TOKENS)
     assert check(save("b.json", weights=UNDIVIDED), "-o", "verdict.json") == (1, "", "")  # into a file
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
     for guess in (np.zeros((3, 4)), np.full((3, 4), 0.5), np.eye(3, 4), np.full((3, 4), 0.25)):
