@@ -58,8 +58,8 @@ def short_help(ctx: Any, stream: IO[str] | None) -> str:
     """Return what a command does, the options (of a group, the commands) that people use most, and an example."""
     width = _width(ctx, stream)
     about, *rest = paragraphs(ctx.command)
-    usual = USUAL.get(ctx.command_path, "").split()
     entries = getattr(ctx.command, "entries", None)
+    usual = [name for name in USUAL.get(ctx.command_path, "").split() if entries is None or name in entries]
     if entries is not None:
         rows = [Row(name, _summary(entries[name])) for name in usual or entries]
         others = [name for name in entries if usual and name not in usual]
@@ -103,7 +103,8 @@ def _summary(entry: tuple[str, Any]) -> str:
     where, what = entry
     if isinstance(what, dict):
         return _split(where)[0]
-    function = getattr(import_module(f"attn_cli.cli.commands.{where}"), what)
+    module = where if "." in where else f"attn_cli.cli.commands.{where}"  # those of data/making have their own
+    function = getattr(import_module(module), what)
     return _split(getattr(function, "function", function).__doc__)[0]
 
 

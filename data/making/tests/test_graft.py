@@ -86,3 +86,9 @@ def test_the_command_writes_a_treebank_that_is_read_again(tmp_path):
     assert conllu(made[0]).splitlines()[3] == "4\tchased\t_\tVERB\t_\t_\t2\tacl:relcl\t_\t_"
     own = making("graft", "some.conllu", "-o", "some.conllu", cwd=tmp_path)
     assert own.code == 2 and "some.conllu is a text that is read" in own.err
+
+
+def test_its_commands_are_listed():
+    for args, code in (((), 2), (("--help",), 0)):
+        listed = making(*args)
+        assert listed.code == code and "\n  graft " in listed.out + listed.err
