@@ -14,7 +14,7 @@ from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.io.files import user_folder
 from attn_cli.settings.output import is_json
-from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings, beside_model
 
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
@@ -104,8 +104,6 @@ def _resolve_model_conflicts(ctx: Any) -> None:
         return  # learn score has its own model
     typed = [name for name in CONFLICTS_WITH_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") == TYPED:
-        from attn_cli.settings.settings import beside_model  # only for help with a mistake
-
         raise beside_model(typed[0])
     beaten = ["model"] if typed else CONFLICTS_WITH_MODEL
     ctx.params.update((name, getattr(DEFAULTS, name)) for name in beaten)

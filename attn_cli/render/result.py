@@ -95,7 +95,6 @@ def keys_in(view: View, kind: str) -> Keys | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
-
     return chosen_keys(view.fields, kind, None)
 
 

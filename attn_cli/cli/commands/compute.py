@@ -233,7 +233,7 @@ def lookup(
     text = read_text.read_text(query, "lookup", settings).strip()
     if not text:
         raise read_text.NoText("lookup")
-    from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
+    from attn_cli.teach.soft_dictionary import look_up  # loaded once there is something to compute
 
     settings = settings_for(replace(settings, projection=own_projection), view)
     with read_text.attention_progress(settings.embedding, "Looking") as progress:

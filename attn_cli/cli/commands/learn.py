@@ -82,7 +82,6 @@ def score(
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
-
     has_candidates = any(one.candidates is not None for one in scores)
     rows = []
     for one in scores:
