@@ -17,7 +17,8 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matri
 from attn_cli.render.ramps import shade_range
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
-from attn_cli.render.views import long_text, one_row, origins, overview, whys, wording
+from attn_cli.render.views import long_text, origins, overview, whys, wording
+from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.steps import walk
 from attn_cli.settings.output import View
 from attn_cli.trace.head_roles import block_means
@@ -186,7 +187,7 @@ def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Bl
         elif row.total == 0:
             yield Say(f"{query} may look at nothing: its weights are zeros.")
         else:
-            table = one_row.row_table(trace, row, keys)
+            table = row_table(trace, row, keys)
             yield Columns(table.header, table.rows[: len(keys)]) if is_brief else table
             yield from map(Say, why[:1] if is_brief else why)
 
@@ -204,7 +205,7 @@ def _by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
         return row_pane(state, seen, paper)
     trace, state = _looked_at(state, seen)
     bars = overview.row_bars(trace, trace.shown, state.row, overview.largest_weight(trace, [state.row]))
-    by_hand = one_row.one_row(_versus(trace, state.column), state.row, paper.view.by_hand == "all")
+    by_hand = one_row(_versus(trace, state.column), state.row, paper.view.by_hand == "all")
     return Pane(paper.draw([bars, *by_hand]))
 
 

@@ -11,7 +11,8 @@ from attn_cli.errors import count, fixed
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views import one_row, origins, wording
+from attn_cli.render.views import origins, wording
+from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.settings.output import View
 from attn_cli.teach.examples import Acts
 from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
@@ -49,7 +50,7 @@ def _ending(found: Lookup, view: View) -> Iterator[Block]:
     if len(found.values) > 1 and found.nearest is not None and any(found.weights):
         yield from _ladder(found)
     if view.steps:
-        yield from one_row.one_row(found.trace, 0, every_key=True)
+        yield from one_row(found.trace, 0, every_key=True)
     yield from origins.closing(found.trace)
 
 
@@ -96,7 +97,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
         items = [(trace.key_tokens[j], None if j in hidden else found.weights[j]) for j in keys]
         yield Bars("", items, max(found.weights))
     else:
-        yield one_row.row_table(trace, row, keys)
+        yield row_table(trace, row, keys)
     if found.answer is not None:
         yield from (Say("The answer is every value times its weight:"), Formula(_sum(found, found.answer)))
         return
