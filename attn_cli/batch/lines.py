@@ -159,7 +159,10 @@ def chunks_of(
 
 
 def numbered(file: str, progress: OnPart) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, or of standard input, as text, each with its number from 1."""
+    """Yield the lines of a file, or of standard input, each with its number from 1.
+
+    InputError for a line of more than LONGEST_LINE bytes.
+    """
     feed = Feed(inputs_of([file]) if file != "-" else ())
     for number, line in enumerate(chain.from_iterable(feed.groups()), 1):
         if line is None:
