@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from attn_cli.io.files import data_path
+from attn_cli.io.types import NamedTuple, dataclass
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class Example:
 
 def load(name: str) -> Example:
     """Return the example of that name."""
-    from attn_cli.inputs.matrices import given_from  # loads NumPy, which the list of names does not need
+    # The list of names, which attn compute loads too, needs neither JSON nor NumPy.
+    import json
+
+    from attn_cli.inputs.matrices import given_from
 
     record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
     about, text = record.pop("about"), record.pop("text", "")
