@@ -13,6 +13,7 @@ import numpy as np
 
 from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import dot, score_named
+from attn_cli.errors import visible
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, dataclass
 from attn_cli.settings.settings import NORM, WEIGHT, Settings, find_rows
 from attn_cli.trace.head import Embedding, Frozen, Head, Learned, Projected
@@ -320,8 +321,6 @@ class Computation(Frozen):
         ]
 
     def __repr__(self) -> str:
-        from attn_cli.errors import visible
-
         n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
         first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
         head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
