@@ -29,7 +29,7 @@ BASE = 10_000.0  # of the wavelengths of position encodings
 PAD = "<pad>"
 MOST_HEADS = 12  # named in a hint
 LISTED = 4  # heads by number; more are shown as a range
-OPTION, NETWORK = "--knock-out", "mlp"
+KNOCK_OUT, NETWORK = "--knock-out", "mlp"
 HeadNames = Sequence[Sequence[str]]  # of each layer
 
 
@@ -252,25 +252,27 @@ def _place(typed: str, name: str, layers: HeadNames) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,6})\.(.+)", typed, re.ASCII)
     if found is None:
         hint = "Give its layer and the head, such as 0.3; 0.mlp is the layer's network."
-        raise UsageError(f"{OPTION} {visible(typed[:60])!r} names no head.", hint, OPTION)
+        raise UsageError(f"{KNOCK_OUT} {visible(typed[:60])!r} names no head.", hint, KNOCK_OUT)
     layer, head, last = int(found[1]), found[2], len(layers) - 1
     if layer > last:
-        raise UsageError(f"There is no layer {layer} in {name}.", f"Its layers are 0 to {last}.", OPTION)
+        raise UsageError(f"There is no layer {layer} in {name}.", f"Its layers are 0 to {last}.", KNOCK_OUT)
     names = [*layers[layer]]
     places = {str(n): n for n in range(len(names))} | {one: n for n, one in enumerate(names)} | {NETWORK: MLP}
     if head not in places:
         near = did_you_mean(head, names)
         hint = f"{near}Heads are {listed_heads(names)}; {NETWORK} is the layer's network."
-        raise UsageError(f"There is no head {visible(head[:60])!r} in layer {layer} of {name}.", hint, OPTION)
+        raise UsageError(
+            f"There is no head {visible(head[:60])!r} in layer {layer} of {name}.", hint, KNOCK_OUT
+        )
     return layer, places[head]
 
 
 def check_no_knock_out(settings: Settings, whose: str) -> None:
     """Raise UsageError if heads are to be knocked out from which nothing is computed."""
     if settings.knock_out:
-        said = f"{OPTION} would change nothing: nothing is computed from what the heads of {whose} give."
+        said = f"{KNOCK_OUT} would change nothing: nothing is computed from what the heads of {whose} give."
         hint = "Try -p language or roles-deep, or a model (-m), and a head below its last layer."
-        raise UsageError(said, hint, OPTION)
+        raise UsageError(said, hint, KNOCK_OUT)
 
 
 def knock_out_notes(settings: Settings) -> list[str]:
