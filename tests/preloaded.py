@@ -181,7 +181,7 @@ def _make_commands() -> None:
     for name, (module, function) in app.COMMANDS.items():
         entries = function if isinstance(function, dict) else {name: (module, function)}
         for verb, (where, what) in entries.items():
-            made = importlib.import_module(f"attn_cli.cli.commands.{where}")
+            made = importlib.import_module(where)
             options.single_command(verb, getattr(made, what))
 
 

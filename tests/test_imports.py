@@ -120,9 +120,6 @@ KNOWN = {"numpy", "typer", "rich", "wcwidth", "gensim"}
 KNOWN |= {"platformdirs", "rapidfuzz", "threadpoolctl", "orjson"}
 
 
-# The last makes the keys of a local cluster.
-
-
 def test_what_is_imported_is_a_stated_dependency():
     wanted = KNOWN.union(*EXTRAS.values()) - {"cryptography"}
     assert set().union(*map(foreign, trees().values())) == wanted

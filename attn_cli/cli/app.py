@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def _listed(written: str) -> dict[str, tuple[str, Any]]:
-    """Return commands by name: the module under attn_cli.cli.commands, and the function."""
+    """Return commands by name: the module, of those in attn_cli.cli.commands, and the function."""
     parts = (one.split(":") for one in written.split())
-    return {function.rstrip("_"): (module, function) for module, function in parts}
+    return {function.rstrip("_"): (f"attn_cli.cli.commands.{module}", function) for module, function in parts}
 
 
 COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
@@ -140,8 +140,7 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
                 return _group(what)(name=cmd_name, help=where, commands=verbs, rich_markup_mode=None)
             from importlib import import_module
 
-            module = where if "." in where else f"attn_cli.cli.commands.{where}"
-            return single_command(cmd_name, getattr(import_module(module), what))
+            return single_command(cmd_name, getattr(import_module(where), what))
 
     return Group
 

@@ -103,10 +103,7 @@ def _summary(entry: tuple[str, Any]) -> str:
     where, what = entry
     if isinstance(what, dict):
         return _split(where)[0]
-    module = (
-        where if "." in where else f"attn_cli.cli.commands.{where}"
-    )  # those of data/making have their own
-    function = getattr(import_module(module), what)
+    function = getattr(import_module(where), what)
     return _split(getattr(function, "function", function).__doc__)[0]
 
 

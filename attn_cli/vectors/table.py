@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import islice
@@ -190,7 +191,7 @@ class NGrams(NamedTuple):
     directions: Array | FileRows  # (r + 1, dim), floats, the last row the mean of all vectors
 
 
-class Vectors:
+class Vectors(ABC):
     """Word vectors: a table, or a large text or binary file. What was looked up is kept, MOST_BYTES of it at most.
 
     `size` is the bytes of their files, `about` what is known of them, `length` the one Euclidean length that all have,
@@ -223,25 +224,26 @@ class Vectors:
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
 
+    @abstractmethod
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
-        raise NotImplementedError
+        """Return the vectors of words that were not kept; of each the first."""
 
     @property
+    @abstractmethod
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, report: OnPart = no_report) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in order; doubles are left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order; those of a file more than once where they are doubled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, in whatever format they are."""
-        raise NotImplementedError
 
 
 class VectorTable(Vectors):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +25,6 @@ LONGEST_HOST = 30  # words
 MEN = frozenset({"men", "women", "children", "people", "police", "folk", "wives", "thieves"})
 WHO, OPENERS = ("who", "whom"), ("who", "whom", "that", "which")
 EACH, OPENED = 2, 3  # sentences of a noun; how often a clause with an opener is drawn for one without
-
-
-class Graft(NamedTuple):
-    """A relative clause: its words, governors within it (-1: the noun), relations and tags."""
-
-    words: tuple[str, ...]
-    governors: tuple[int, ...]
-    relations: tuple[str, ...]
-    tags: tuple[str, ...]
 
 
 def _edges(sentence: Sentence) -> tuple[list[int], list[int], list[int]]:
@@ -60,23 +50,23 @@ def kind(noun: str) -> tuple[bool, bool]:
     return many, noun in MEN or noun in PERSONS or noun.removesuffix("s") in PERSONS
 
 
-def clauses(sentence: Sentence) -> Iterator[tuple[tuple[bool, bool], Graft]]:
-    """Yield the relative clauses of a sentence, each with the kind of noun that it stands behind."""
+def clauses(sentence: Sentence) -> Iterator[tuple[tuple[bool, bool], Sentence]]:
+    """Yield the relative clauses of a sentence, their root governed by -1, each with the kind of noun before it."""
     first, last, size = _edges(sentence)
     for root, relation in enumerate(sentence.relations):
         start, end, noun = first[root], last[root] + 1, sentence.governors[root]
         whole = size[root] == end - start and SHORTEST <= end - start <= LONGEST
         if relation != "acl:relcl" or not whole or noun != start - 1 or sentence.tags[noun] != "NOUN":
             continue
-        words = sentence.words[start:end]
-        if PUNCTUATION in sentence.tags[start:end]:
+        words, tags = sentence.words[start:end], sentence.tags[start:end]
+        if PUNCTUATION in tags:
             continue
         opener = words[0].lower()
         many, person = kind(sentence.words[noun])
         governors = tuple(-1 if i == root else sentence.governors[i] - start for i in range(start, end))
         yield (
             (many, opener in WHO or (person and opener != "which")),
-            Graft(words, governors, sentence.relations[start:end], sentence.tags[start:end]),
+            Sentence(words, governors, sentence.relations[start:end], tags),
         )
 
 
@@ -90,7 +80,7 @@ def hosts(sentence: Sentence) -> Iterator[int]:
             yield i
 
 
-def graft(sentence: Sentence, noun: int, clause: Graft) -> Sentence:
+def graft(sentence: Sentence, noun: int, clause: Sentence) -> Sentence:
     """Return the sentence with the clause behind its noun."""
     at, n = noun + 1, len(clause.words)
     governors = [above + n if above >= at else above for above in sentence.governors]
@@ -110,7 +100,7 @@ def graft(sentence: Sentence, noun: int, clause: Graft) -> Sentence:
 def grafted(treebanks: Sequence[str], seed: int) -> Iterator[Sentence]:
     """Yield EACH sentences for each noun of the treebanks that can take a clause, in their order."""
     read = list(chain.from_iterable(map(read_treebank, treebanks)))
-    found: dict[tuple[bool, bool], list[Graft]] = defaultdict(list)
+    found: dict[tuple[bool, bool], list[Sentence]] = defaultdict(list)
     for of_noun, clause in chain.from_iterable(map(clauses, read)):
         found[of_noun] += [clause] * (OPENED if clause.words[0] in OPENERS else 1)
     draw = np.random.default_rng(seed)
