@@ -12,12 +12,13 @@ TYPE_CHECKING = False  # what type checkers know to be true; the import of typin
 if TYPE_CHECKING:
     from typing import Any
 
-    from attn_cli.core.attend import attend as attend
-    from attn_cli.core.attend import strongest_links as strongest_links
+    from attn_cli.core.attend import attend as attend, strongest_links as strongest_links
     from attn_cli.errors import AttnError as AttnError
-    from attn_cli.pipeline.sources.text import trace_cross as trace_cross
-    from attn_cli.pipeline.sources.text import trace_masked as trace_masked
-    from attn_cli.pipeline.sources.text import trace_self as trace_self
+    from attn_cli.pipeline.sources.text import (
+        trace_cross as trace_cross,
+        trace_masked as trace_masked,
+        trace_self as trace_self,
+    )
     from attn_cli.pipeline.sources.weights import show as show
     from attn_cli.render.figures import figure as figure
     from attn_cli.render.formats import formats as formats

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from attn_cli import attend
-from attn_cli.core import heads
-from attn_cli.core import streaming as streams
+from attn_cli.core import heads, streaming as streams
 from attn_cli.core.attend import small, strongest_links
 from attn_cli.core.heads import checked_attention, fits
 from attn_cli.core.masks import named, with_padding

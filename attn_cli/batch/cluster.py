@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import attn_cli
-from attn_cli.batch import lines, storage
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import lines, manifest as manifests, storage
 from attn_cli.batch.cut import Plan
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from attn_cli.batch.lines import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, of_line, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.pipeline import attend, record
 from attn_cli.pipeline.embed import Shared, open_shared, usual_oov
 from attn_cli.pipeline.inputs import Inputs, Layer

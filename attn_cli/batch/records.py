@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_cli.errors import AttnError
+from attn_cli.io.types import replace
 from attn_cli.settings.settings import ALL, Settings, check_model, check_shaping
 from attn_cli.trace.row import diagnose
 

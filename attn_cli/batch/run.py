@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.batch import cut, forms, storage
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import cut, forms, manifest as manifests, storage
 from attn_cli.batch.folder import Folder, absolute, folder_of
 from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release

@@ -17,8 +17,7 @@ from mmap import mmap
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import attn_cli
-from attn_cli.batch import compute, forms
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import compute, forms, manifest as manifests
 from attn_cli.batch.cut import Cut, Plan
 from attn_cli.batch.folder import Folder, folder_of
 from attn_cli.batch.lines import LINES, Chunk, ChunkOutput, Job

@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import IO, Any, TypeAlias, cast
 
 from attn_cli.errors import UsageError, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.console import is_terminal, put_bytes, put_plain, put_screen, say
+from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
 from attn_cli.render.result import Result
 from attn_cli.settings.output import View, chosen_keys

@@ -5,7 +5,6 @@ What is typed counts most. A refused value is blamed on the variable, or on the 
 
 import os
 import sys
-from dataclasses import replace
 from typing import Any
 
 from typer.core import TyperCommand
@@ -13,6 +12,7 @@ from typer.core import TyperCommand
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.io.files import user_folder
+from attn_cli.io.types import replace
 from attn_cli.settings.output import is_json
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings, beside_model
 

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean, listed, visible
-from attn_cli.inputs import weight_axes as axes
-from attn_cli.inputs import weight_tables
+from attn_cli.inputs import weight_axes as axes, weight_tables
 from attn_cli.inputs.record import (
     MOST_TEXT,
     RECIPE,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
 from attn_cli.io import atomic, files
-from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport
+from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport, replace
 from attn_cli.learn import one_layer, relations, score, treebank
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.models.model_file import in_bits, read_model, write_model

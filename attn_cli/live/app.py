@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -16,6 +15,7 @@ from textual.widgets import Input
 
 from attn_cli.errors import BUG, INTERRUPTED, AttnError, visible
 from attn_cli.io.terminal import Terminal
+from attn_cli.io.types import replace
 from attn_cli.live import keys, panes, sources, text_line
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import dropwhile, islice
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.terminal import Line, Terminal
+from attn_cli.io.types import replace
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say

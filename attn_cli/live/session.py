@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from attn_cli.errors import AttnError, InputError, shell_quote
+from attn_cli.io.types import replace
 from attn_cli.live.keys import COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Press, Seen, State
 from attn_cli.live.sources import Edit, LiveSource, Question
 from attn_cli.settings.declare import as_typed, declared

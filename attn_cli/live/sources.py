@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 from attn_cli.errors import refuse
 from attn_cli.inputs.matrices import Given
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -12,6 +11,7 @@ from textual.widgets import Input
 
 from attn_cli.errors import UsageError, did_you_mean, visible
 from attn_cli.io.terminal import Terminal
+from attn_cli.io.types import replace
 from attn_cli.live.keys import MATRICES
 from attn_cli.live.session import Session
 from attn_cli.settings.output import View

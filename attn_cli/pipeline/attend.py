@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +15,7 @@ from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of, replace
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Head
 

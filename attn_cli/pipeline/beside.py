@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from attn_cli.core.heads import strongest
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, fixed, visible
-from attn_cli.io.types import Array
+from attn_cli.io.types import Array, replace
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS
 from attn_cli.pipeline.inputs import Inputs

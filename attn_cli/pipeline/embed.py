@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, count, visible
-from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
+from attn_cli.io.types import Array, NamedTuple, OnPart, no_report, replace
 from attn_cli.models import model_file, projection
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inputs

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, shell_quote, visible
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model

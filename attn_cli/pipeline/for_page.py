@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import wanted_layer

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import read_record
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import numpy as np
 from attn_cli.core.heads import HeadWeights
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, count, did_you_mean, shell_quote, visible
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.encoder import MASK, EncoderStack
 from attn_cli.models.logit_parts import MLP, Cut
 from attn_cli.models.projection import Projection, to_digits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import find_rule, named
 from attn_cli.errors import InputError, UsageError, shell_quote
-from attn_cli.io.types import Array, OnPart
+from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
 from attn_cli.pipeline.inputs import Inputs, cut_of_stack

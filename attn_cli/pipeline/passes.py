@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache, cached_property
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError, visible
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import check_finite

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import reduce
 from itertools import islice
 
 import numpy as np
 
-from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.open_model import MASKS, UNKNOWN, Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -12,9 +11,8 @@ import numpy as np
 
 from attn_cli.core import arguments, masks
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, visible
-from attn_cli.io.types import Array, OnPart
-from attn_cli.models import model_file
-from attn_cli.models import projection as model
+from attn_cli.io.types import Array, OnPart, replace
+from attn_cli.models import model_file, projection as model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.inputs import (
     Inputs,

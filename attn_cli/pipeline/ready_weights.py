@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ from attn_cli.core.masks import Mask, find_rule
 from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, UsageError, count, fixed, shortened
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, replace
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weighted_links

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import numpy as np
 from attn_cli.core.heads import QK, HeadWeights, Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite, visible
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, replace
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head

@@ -8,9 +8,8 @@ such a lead, the row is that of the main verb (`pipeline.record`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from attn_cli.io.types import NamedTuple, OnPart
+from attn_cli.io.types import NamedTuple, OnPart, replace
 from attn_cli.models import encoder, model_file
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text

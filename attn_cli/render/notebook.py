@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 
 from attn_cli.errors import count, visible
 from attn_cli.io.files import beside
+from attn_cli.io.types import replace
 from attn_cli.pipeline.beside import drawn
 from attn_cli.render import blocks, documents, numbers, ramps
 from attn_cli.render.page import page

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import refuse
-from attn_cli.io.types import dataclass
+from attn_cli.io.types import dataclass, replace
 from attn_cli.settings.output import Keys, View, chosen_keys
 from attn_cli.settings.settings import NORM
 

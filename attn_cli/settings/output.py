@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -14,7 +13,7 @@ import attn_cli  # names what lies above: each file under render/formats registe
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean, refuse, visible
 from attn_cli.io.console import NARROWEST, WIDEST
-from attn_cli.io.types import dataclass
+from attn_cli.io.types import dataclass, replace
 from attn_cli.settings.declare import LONGEST, OUTPUT, SHORTEST, area_of, check, split
 
 if TYPE_CHECKING:

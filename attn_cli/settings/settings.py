@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from attn_cli.core.masks import MASKS, mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError, did_you_mean, refuse, visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.io.types import NamedTuple, dataclass
+from attn_cli.io.types import NamedTuple, dataclass, replace
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
 
 ROLES_HEADS = (  # the bundled heads of grammar; "mean" and "all" are of any model

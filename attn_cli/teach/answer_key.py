@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.inputs.matrices import Given, given_from
 from attn_cli.inputs.record import read_record
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 from attn_cli.teach.effects import GIVEN, STEPS, solve

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError, SettingError, UsageError
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings import declare

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.io.files import data_path
-from attn_cli.io.types import NamedTuple, dataclass
+from attn_cli.io.types import NamedTuple, dataclass, replace
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError, as_utf8, visible
 from attn_cli.io.types import Array, Bools, NamedTuple
-from attn_cli.teach import replay
-from attn_cli.teach import submission as handed
+from attn_cli.teach import replay, submission as handed
 from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, Procedure, possible_arrays
 

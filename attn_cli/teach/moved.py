@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, visible
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.pipeline import every_head, next_words
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, dot, score_named
 from attn_cli.errors import listed
 from attn_cli.inputs.record import Pairs, dictionary, numbers_of
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record
 from attn_cli.settings.settings import Settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from attn_cli.errors import UsageError, did_you_mean, visible
+from attn_cli.io.types import replace
 from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
 from attn_cli.settings.settings import Settings, find_rows

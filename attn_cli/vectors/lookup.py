@@ -13,8 +13,14 @@ from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.vectors import table as tables
-from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
-from attn_cli.vectors.spelling import did_you_mean as words_meant
+from attn_cli.vectors.spelling import (
+    SpellingFeatures,
+    closest,
+    did_you_mean as words_meant,
+    forms,
+    guess,
+    guessable,
+)
 from attn_cli.vectors.table import Vectors
 
 Near: TypeAlias = "list[tuple[str, float]]"  # words and their cosines

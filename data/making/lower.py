@@ -12,8 +12,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.models.model_file import FORMAT as MODEL_FORMAT
-from attn_cli.models.model_file import model_arrays, read_model
+from attn_cli.models.model_file import FORMAT as MODEL_FORMAT, model_arrays, read_model
 from data.making.layers import LayerSizes
 from data.making.settings import DeepTraining
 

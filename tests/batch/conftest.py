@@ -2,8 +2,7 @@
 
 import pytest
 
-from attn_cli.batch import cluster
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import cluster, manifest as manifests
 from tests.batch.folders import Here
 
 

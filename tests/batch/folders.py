@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import cluster, workers
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import cluster, manifest as manifests, workers
 from attn_cli.errors import AttnError
 
 HAS_DASK = importlib.util.find_spec("distributed") is not None or os.environ.get("ATTN_REQUIRE_DASK")

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import cut
-from attn_cli.batch import manifest as manifests
-from attn_cli.batch import storage as reading
+from attn_cli.batch import cut, manifest as manifests, storage as reading
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.lines import Feed, chunks_of
 from attn_cli.batch.storage import inputs_of

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import cluster, scheduler
-from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records
-from tests.batch.folders import write as write_lines
+from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records, write as write_lines
 from tests.batch.test_workers import running as alive
 from tests.machines import Machines
 from tests.shell import COMMAND, Ran, attn, here, surroundings, wait_for

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from attn_cli.batch import folder
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import folder, manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
 from tests.batch.folders import content

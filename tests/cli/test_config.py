@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from attn_cli.cli import app as cli
-from attn_cli.cli import config_files as config
+from attn_cli.cli import app as cli, config_files as config
 from attn_cli.cli.options import SETTINGS
 from attn_cli.cli.origins import HERE
 from tests.cli.test_startup import imported

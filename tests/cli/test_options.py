@@ -14,8 +14,7 @@ from attn_cli.errors import SettingError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.models.model_file import BUNDLED as MODELS
-from attn_cli.models.model_file import bundled as bundled_model
+from attn_cli.models.model_file import BUNDLED as MODELS, bundled as bundled_model
 from attn_cli.render.formats import formats, render
 from attn_cli.render.ramps import DARK, LIGHT
 from attn_cli.settings.declare import declared

@@ -15,13 +15,10 @@ from functools import partial
 import numpy as np
 import pytest
 import threadpoolctl
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from attn_cli import attend
-from attn_cli.core import heads as heads_module
-from attn_cli.core import streaming
-from attn_cli.core import threads as pool
+from attn_cli.core import heads as heads_module, streaming, threads as pool
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.heads import HeadInput, checked_attention, fits
 from attn_cli.errors import InputError

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.masks import Mask, joined, named, rule_named, with_padding

@@ -17,8 +17,7 @@ from pathlib import Path
 from random import Random
 
 from attn_cli.errors import AttnError
-from tests.fuzz import cases as vectors
-from tests.fuzz import gguf, seeds
+from tests.fuzz import cases as vectors, gguf, seeds
 from tests.fuzz.cases import Broken
 from tests.fuzz.mutate import place
 from tests.fuzz.seeds import Files, beside

@@ -27,8 +27,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.vectors import detect
-from attn_cli.vectors import open_vectors as cache
+from attn_cli.vectors import detect, open_vectors as cache
 from attn_cli.vectors.table import SourceFile
 from tests.shell import COMMAND, ROOT, surroundings
 

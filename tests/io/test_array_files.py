@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.array_files import DTYPES, npy_in, npz_in, read_safetensors, write_safetensors

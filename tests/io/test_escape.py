@@ -4,8 +4,7 @@ import string
 from unicodedata import category
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from attn_cli.errors import shell_quote, visible
 from tests.shell import pasted

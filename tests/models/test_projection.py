@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given as examples
-from hypothesis import strategies
+from hypothesis import given as examples, strategies
 
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError

@@ -10,8 +10,7 @@ from attn_cli.render.blocks import Matrix
 from attn_cli.render.ramps import FULL, SHADES, shade_range, shading
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
-from tests.shell import plain, refused
-from tests.shell import told as shown
+from tests.shell import plain, refused, told as shown
 
 PICTURES = ("table", "html", "latex", "svg")
 TEXT = "she likes coffee"

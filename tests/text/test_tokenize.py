@@ -6,8 +6,7 @@ from collections import Counter
 from unicodedata import category
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from attn_cli.text.tokenize import tokenize
 from tests.shell import surroundings

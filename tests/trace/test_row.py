@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given as examples
-from hypothesis import strategies as some
+from hypothesis import given as examples, strategies as some
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.core.attention import softmax

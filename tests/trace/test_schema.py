@@ -11,8 +11,7 @@ import jsonschema
 import jsonschema_rs
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from attn_cli import Settings, errors, trace_self
 from attn_cli.errors import InputError

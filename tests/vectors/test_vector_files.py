@@ -15,15 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from attn_cli.errors import InputError, UsageError, WriteError
 from attn_cli.io.array_files import safetensors_entries, write_safetensors
 from attn_cli.io.atomic import lock
 from attn_cli.io.files import packing
-from attn_cli.vectors import names
-from attn_cli.vectors import open_vectors as cache
+from attn_cli.vectors import names, open_vectors as cache
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import export, import_file

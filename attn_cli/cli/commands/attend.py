@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
 from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
 from attn_cli.errors import as_utf8, refuse
+from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
@@ -114,8 +114,7 @@ def _swap(
     text, second = text_and_context(texts, context, "explain", settings)
     import numpy  # noqa: F401 - see _attend
 
-    from attn_cli.render.views import comparison
-    from attn_cli.render.views import swap as views
+    from attn_cli.render.views import comparison, swap as views
     from attn_cli.teach.swap import parse_swaps, swap
 
     swaps = parse_swaps([as_utf8(one) for one in written])

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from attn_cli.batch.lines import Job
@@ -17,6 +16,7 @@ from attn_cli.core.threads import processors
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.console import is_terminal
 from attn_cli.io.progress import Progress
+from attn_cli.io.types import replace
 from attn_cli.render.result import OF_RECORD, keys_in, needs_weights
 from attn_cli.settings.declare import ATTENTION, OUTPUT
 from attn_cli.settings.output import ALL_KEYS, View, names_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +12,7 @@ from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refuse, visible
 from attn_cli.io.files import system_errors
+from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, record_result
 from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -14,6 +13,7 @@ from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, Context, Texts, option, own, takes
 from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.progress import Progress
+from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, readable, result_of
 from attn_cli.settings.declare import ATTENTION, COMPARED, INPUT, SHOWN, TEXT, declared
 from attn_cli.settings.output import View

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,6 +13,7 @@ from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Pause, argument, own, takes
 from attn_cli.errors import FileError, InputError, UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.progress import Progress
+from attn_cli.io.types import replace
 from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
 from attn_cli.settings import declare
 from attn_cli.settings.output import View

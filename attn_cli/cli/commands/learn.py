@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
@@ -12,6 +11,7 @@ from attn_cli.cli.read_text import prepare_index, read_text
 from attn_cli.errors import DIFFERENT, InputError, count, visible
 from attn_cli.io.console import say
 from attn_cli.io.progress import Progress, TrainingBar
+from attn_cli.io.types import replace
 from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.render.blocks import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of

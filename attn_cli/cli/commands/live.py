@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError, refuse
 from attn_cli.io.console import is_terminal
+from attn_cli.io.types import replace
 from attn_cli.settings import declare
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import DEFAULTS, Settings, settings_of, with_next_words

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from attn_cli.errors import InputError, did_you_mean, visible
-from attn_cli.models.checkpoints import decoder_plans as decoders
-from attn_cli.models.checkpoints import encoder_plans as encoders
+from attn_cli.models.checkpoints import decoder_plans as decoders, encoder_plans as encoders
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
 from attn_cli.models.checkpoints.describe import Model, Plan
 

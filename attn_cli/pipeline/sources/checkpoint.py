@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import isclose
 from typing import TypeVar
@@ -17,7 +16,7 @@ from attn_cli.core.attention import project
 from attn_cli.core.heads import QK
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError, visible
-from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError, visible
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, TextEncoder
 from attn_cli.models.checkpoints.run import Run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from math import isclose
 
@@ -15,7 +14,7 @@ from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
-from attn_cli.io.types import Array, OnPart
+from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models import model_file, projection
 from attn_cli.pipeline import embed, project
 from attn_cli.pipeline.inputs import (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, visible
-from attn_cli.io.types import OnPart, part_of
+from attn_cli.io.types import OnPart, part_of, replace
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, check_no_knock_out, each_once, knock_out_notes, prepare_inputs

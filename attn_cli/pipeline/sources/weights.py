@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +13,7 @@ from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
-from attn_cli.io.types import Array
+from attn_cli.io.types import Array, replace
 from attn_cli.models.projection import in_out
 from attn_cli.pipeline import attend, ready_weights
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, refuse, visible
 from attn_cli.io.progress import Progress
+from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 from attn_cli.render.result import Result, keys_in
 from attn_cli.settings.output import View, cut, keys_named

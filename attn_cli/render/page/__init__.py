@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES, Score
 from attn_cli.errors import InputError, refuse, visible
+from attn_cli.io.types import replace
 from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
 from attn_cli.render.ramps import DIVERGING_DARK, NIGHT, PAPER, between, ramp

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from attn_cli.errors import shell_quote
+from attn_cli.io.types import replace
 from attn_cli.render.blocks import Columns, Say
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.long_text import firsts, links_of, own_rows

@@ -432,8 +432,16 @@ def test_texts_are_split_by_the_expressions_that_transformers_has_for_these_file
     [("gpt-2", None), ("gpt-4o", GPT_4O), ("llama-bpe", LLAMA_3), ("qwen2", QWEN_2), ("smollm", "digits")],
 )
 def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp_path):
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, processors, trainers
-    from tokenizers import pre_tokenizers as splits
+    from tokenizers import (
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers as splits,
+        processors,
+        trainers,
+    )
 
     own = Tokenizer(models.BPE(ignore_merges=name == "llama-bpe"))
     first = {"digits": [splits.Digits(True)], None: []}

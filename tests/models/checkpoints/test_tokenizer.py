@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
-from attn_cli.models.checkpoints import open_model as opening
-from attn_cli.models.checkpoints import tokenizer_child
+from attn_cli.models.checkpoints import open_model as opening, tokenizer_child
 from attn_cli.models.checkpoints.open_model import TextEncoder
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
 from tests.shell import COMMAND, attn, surroundings, wait_for, worked

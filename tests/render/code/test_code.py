@@ -16,8 +16,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from attn_cli import Settings
 from attn_cli.errors import visible

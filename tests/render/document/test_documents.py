@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from rich.cells import cell_len
 
 from attn_cli.errors import visible
@@ -16,13 +15,11 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.render import blocks as kinds
 from attn_cli.render.documents.svg import ALONG, CELL, UP
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, prose
-from attn_cli.render.formats import FORMATS as DRAWS
-from attn_cli.render.formats import formats, render_blocks, suffixes
+from attn_cli.render.formats import FORMATS as DRAWS, formats, render_blocks, suffixes
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import View
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
-from tests.shell import record
-from tests.shell import told as shown
+from tests.shell import record, told as shown
 from tests.thorough import like_cases, often
 
 FORMATS = ["latex", "html", "svg"]

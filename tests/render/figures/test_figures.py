@@ -13,9 +13,7 @@ import attn_cli
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.figures import FIGURES as DRAWN
-from attn_cli.render.figures import _drawn, drawing, picture, subject
-from attn_cli.render.figures import pen as fonts
+from attn_cli.render.figures import FIGURES as DRAWN, _drawn, drawing, pen as fonts, picture, subject
 from attn_cli.render.figures.heatmap import layer_maps
 from attn_cli.settings.output import FIGURES, View
 from attn_cli.teach.examples import load
