@@ -216,6 +216,12 @@ class InputError(AttnError, ValueError):
     code = INPUT
 
 
+def refuse_input(is_wrong: object, message: str, hint: str = "") -> None:
+    """Raise InputError if something is wrong with what was given."""
+    if is_wrong:
+        raise InputError(message, hint)
+
+
 class FileError(AttnError, OSError):
     """A file is missing or unreadable."""
 

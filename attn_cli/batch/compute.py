@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.batch.lines import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, of_line, records_of_model
-from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.errors import AttnError, InputError, UsageError, refuse_input
 from attn_cli.io.files import looks_like_file
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.pipeline import attend, record
@@ -259,8 +259,7 @@ class Computer(ExitStack):
         if len(whole) > MOST_TOKENS and len(tokenize(whole, tokenizer, True).tokens) > MOST_TOKENS:
             raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
         text, *context = whole.split("\t", -1 if self.has_two else 0)
-        if self.has_two and len(context) != 1:
-            said = f"{'More than one' if context else 'No'} tab in this line."
-            raise InputError(said, "Give a text, one tab, and the other text.")
+        said = f"{'More than one' if context else 'No'} tab in this line."
+        refuse_input(self.has_two and len(context) != 1, said, "Give a text, one tab, and the other text.")
         (second, settings), keep = of_line(context, self.settings), self.job.keep_weights
         return trace_text(self.job.kind, text, second, settings, shared=self.shared, keep_weights=keep)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from attn_cli.batch import manifest, storage
 from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
-from attn_cli.errors import FileError, InputError
+from attn_cli.errors import FileError, refuse_input
 from attn_cli.io.files import packing
 
 BLOCK = 1 << 26  # bytes that are scanned together: a fingerprint can be made of many at once
@@ -151,9 +151,8 @@ def _limited(lines: Iterator[Line], name: str) -> list[Line]:
     for line in lines:
         found.append(line)
         size += len(line or b"")
-        if size > MOST_SENT:
-            hint = "Unpack it: parts of plain files are read where they are computed."
-            raise InputError(f"{name} has too long lines for a packed file.", hint)
+        hint = "Unpack it: parts of plain files are read where they are computed."
+        refuse_input(size > MOST_SENT, f"{name} has too long lines for a packed file.", hint)
     return found
 
 

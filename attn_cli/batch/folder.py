@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from attn_cli.batch.manifest import ANEW, BESIDE, PART, PartEntry, hash_of
 from attn_cli.batch.storage import OBJECT_STORES, file_system, is_url, protocol_of, storage_errors
-from attn_cli.errors import CreateError, InputError, WriteError, visible
+from attn_cli.errors import CreateError, InputError, WriteError, refuse_input, visible
 from attn_cli.io.atomic import locked_folder, sweep, sync_folder, written
 from attn_cli.io.files import open_regular, system_errors
 
@@ -223,5 +223,4 @@ def _is_file(about: Mapping[str, Any]) -> bool:
 
 def _check_size(size: int, most: int, name: str) -> None:
     """Raise InputError for a file that is larger than what attn writes."""
-    if size > most:
-        raise InputError(f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)
+    refuse_input(size > most, f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)

@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, inputs_of, storage_errors
-from attn_cli.errors import AttnError, InputError
+from attn_cli.errors import AttnError, InputError, refuse_input
 from attn_cli.io.files import packing
 from attn_cli.io.types import OnPart
 from attn_cli.settings.output import Keys, keys_named
@@ -132,8 +132,7 @@ def _checked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 def check_text(start: bytes, name: str) -> None:
     """Raise InputError for a file that begins as UTF-16 does."""
-    if start[:2] in UTF_16:
-        raise InputError(f"{name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+    refuse_input(start[:2] in UTF_16, f"{name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
 
 
 def chunks_of(

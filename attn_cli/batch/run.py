@@ -17,7 +17,7 @@ from attn_cli.batch import cut, forms, manifest as manifests, storage
 from attn_cli.batch.folder import Folder, absolute, folder_of
 from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release
-from attn_cli.errors import AttnError, InputError, UsageError, count
+from attn_cli.errors import AttnError, InputError, count, refuse, refuse_input
 from attn_cli.io.console import say
 
 if TYPE_CHECKING:
@@ -91,9 +91,8 @@ def _check_inputs(folder: Folder, files: Sequence[storage.Input]) -> None:
     place, *paths = [path.rstrip("/") if storage.is_url(path) else os.path.realpath(path) for path in named]
     for file, path in zip(files, paths, strict=True):
         at, name = os.path.split(path)
-        if at == place and manifests.OURS.fullmatch(name):
-            said = f"{file.name} is a file that is read: it would be replaced."
-            raise UsageError(said, "Write into another folder.", "--output")
+        said = f"{file.name} is a file that is read: it would be replaced."
+        refuse(at == place and manifests.OURS.fullmatch(name), said, "Write into another folder.", "--output")
 
 
 def _open_run(folder: Folder, job: Job, plan: cut.Plan, engine: Engine, force: bool) -> manifests.Manifest:
@@ -124,9 +123,8 @@ def _manifest(
     """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
     place = folder.name.rstrip("/")
     for name, is_regular in names.items():
-        if manifests.OURS.fullmatch(name) and not is_regular:
-            said = f"{place}/{name} is not a regular file: attn batch did not write it."
-            raise InputError(said, manifests.ANEW)
+        said = f"{place}/{name} is not a regular file: attn batch did not write it."
+        refuse_input(manifests.OURS.fullmatch(name) and not is_regular, said, manifests.ANEW)
     owner = folder.read(manifests.OWNER, OWNER_BYTES) or b"" if manifests.OWNER in names else None
     if owner is not None and not OWNER_NAME.fullmatch(owner):
         raise InputError(f"{place}/{manifests.OWNER} is not attn's.", manifests.ANEW)

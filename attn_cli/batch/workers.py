@@ -23,7 +23,7 @@ from attn_cli.batch.folder import Folder, folder_of
 from attn_cli.batch.lines import LINES, Chunk, ChunkOutput, Job
 from attn_cli.batch.manifest import OWNER, Manifest, PartEntry, hashes_of_files, part_name
 from attn_cli.core.threads import one_blas_thread
-from attn_cli.errors import AttnError, InputError, MachineError, NoMemory, WriteError
+from attn_cli.errors import AttnError, MachineError, NoMemory, WriteError, refuse_input
 from attn_cli.io.files import reason
 
 if TYPE_CHECKING:
@@ -248,9 +248,8 @@ def _prepared(task: PartTask) -> compute.Computer:
             _of_thread.computer.close()
         job: Job = pickle.loads(task.job)
         for name, found in (hashes_of_files(job.settings) if task.files else {}).items():
-            if task.files.get(name, found) != found:
-                said = f"A worker has another {name} than this machine."
-                raise InputError(said, "Give all machines the same files.")
+            said = f"A worker has another {name} than this machine."
+            refuse_input(task.files.get(name, found) != found, said, "Give all machines the same files.")
         _of_thread.computer, _of_thread.job = compute.Computer(job), task.job
     computer: compute.Computer = _of_thread.computer
     return computer

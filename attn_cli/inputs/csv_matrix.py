@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from attn_cli.errors import InputError, count, visible
+from attn_cli.errors import InputError, count, refuse_input, visible
 from attn_cli.io.files import read_bytes
 
 T = TypeVar("T")
@@ -63,8 +63,7 @@ def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
 
     A name on .tsv means tabs; else commas come first, then semicolons and tabs. Raises the first InputError.
     """
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
+    refuse_input(data[:2] in (b"\xff\xfe", b"\xfe\xff"), f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")
     problems = list[InputError]()
     for separator in "\t" if name.lower().endswith(".tsv") else ",;\t":
@@ -87,8 +86,7 @@ def _lines(text: str, separator: str, name: str) -> list[Line]:
     except csv.Error as error:
         said = f"{name}, line {reader.line_num}: {error}."
         raise InputError(said, "Look for a quote without end.") from None
-    if not lines:
-        raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
+    refuse_input(not lines, f"{name} holds no numbers.", ONE_MATRIX)
     return lines
 
 
@@ -97,14 +95,12 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
     lines = [line._replace(cells=[_with_point(cell, line) for cell in line.cells]) for line in table]
     header = lines[0].cells if _is_header([line.cells for line in lines]) else None
     body = lines[1:] if header is not None else lines
-    if not body:
-        raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
+    refuse_input(not body, f"{name} holds no numbers.", ONE_MATRIX)
     start, width = body[0].number, len(body[0].cells)
     for line in body:
-        if len(line.cells) != width:
-            held = count(len(line.cells), "cell", "cells")
-            said = f"{name}, line {line.number}: the row has {held}, line {start} has {width}."
-            raise InputError(said, "Give rows of equally many numbers.")
+        held = count(len(line.cells), "cell", "cells")
+        said = f"{name}, line {line.number}: the row has {held}, line {start} has {width}."
+        refuse_input(len(line.cells) != width, said, "Give rows of equally many numbers.")
     is_named = header is not None and (header[0] in ("", *CORNERS) or len(header) == width - 1)
     first = int(is_named or not all(_is_plain(line.cells[0]) for line in body))
     if width == first:

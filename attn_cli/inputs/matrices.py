@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
-from attn_cli.errors import InputError, did_you_mean, listed, visible
+from attn_cli.errors import InputError, did_you_mean, listed, refuse_input, visible
 from attn_cli.inputs import foreign_arrays as foreign
 from attn_cli.inputs.record import Record, array, as_array, read_record, texts
 from attn_cli.io.types import Array, NamedTuple
@@ -120,9 +120,8 @@ def _in_own_names(given: Record, name: str) -> tuple[dict[str, object], bool]:
         record = dict(inputs)  # an exercise: only its inputs
     own, heads = record.get("schema") == "attn/1", record.get("heads")
     if isinstance(heads, list):
-        if own and not heads:
-            said = f"{name} was made without --steps: it holds no Q, K and V."
-            raise InputError(said, "Make it with --steps.")
+        said = f"{name} was made without --steps: it holds no Q, K and V."
+        refuse_input(own and not heads, said, "Make it with --steps.")
         record |= _from_trace(record, heads, name) | {"heads": len(heads)}
     for old in "qkv":
         if old in record and old.upper() not in record:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, count, listed, visible
+from attn_cli.errors import InputError, count, listed, refuse, refuse_input, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, is_number, read_sheet
 from attn_cli.io import array_files, files
 from attn_cli.io.types import Array, NDArray
@@ -64,9 +64,8 @@ def values_in(data: bytes, name: str, as_written: bool = False) -> object:
     file = io.BytesIO(data)
     if array_files.is_safetensors(data):
         return dict(array_files.safetensors_in(file, name)[0])
-    if data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
-        said = f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them."
-        raise InputError(said, RECIPE)
+    said = f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them."
+    refuse_input(data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]), said, RECIPE)
     if data[:2] == b"PK":
         return {
             key: to_python(array, name) for key, array in array_files.npz_in(file, name, MOST_BYTES).items()
@@ -203,10 +202,8 @@ def pairs_from(arguments: Sequence[str]) -> list[tuple[str, str]]:
     for argument in arguments:
         key, equals, value = (part.strip() for part in argument.partition("="))
         shown = repr(visible(argument[:LONGEST]))
-        if not equals:
-            raise UsageError(f"{shown} is not a pair: it has no =.", TRY)
-        if not key or not value:
-            raise UsageError(f"{shown} has no {'value' if key else 'key'}.", TRY)
+        refuse(not equals, f"{shown} is not a pair: it has no =.", TRY)
+        refuse(not key or not value, f"{shown} has no {'value' if key else 'key'}.", TRY)
         pairs.append((key, value))
     return pairs
 
@@ -228,8 +225,7 @@ def pairs_in(record: Mapping[str, object], name: str) -> list[tuple[str, str]]:
 def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
     """Return a dictionary of these pairs; of a repeated key the last value counts, with a note."""
     values = dict(pairs := list(pairs))
-    if not values:
-        raise UsageError("There is no pair to look up in.", TRY)
+    refuse(not values, "There is no pair to look up in.", TRY)
     if len(values) > MOST_PAIRS:
         raise InputError(f"{len(values):,} pairs are too many: {MOST_PAIRS:,} are the limit.")
     repeated = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
@@ -247,7 +243,6 @@ def numbers_of(pairs: Pairs) -> list[float] | None:
     if not all(map(is_number, values)):
         return None
     for value in values:
-        if not math.isfinite(float(value)):
-            said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
-            raise InputError(said, "Give a smaller one.")
+        said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
+        refuse_input(not math.isfinite(float(value)), said, "Give a smaller one.")
     return [float(value) for value in values]

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, did_you_mean, listed, visible
+from attn_cli.errors import InputError, UsageError, did_you_mean, listed, refuse, refuse_input, visible
 from attn_cli.inputs import weight_axes as axes, weight_tables
 from attn_cli.inputs.record import (
     MOST_TEXT,
@@ -88,8 +88,7 @@ def read_saved(
         content = values_in(data, name)
         record = content if isinstance(content, dict) else {"weights": content}
         what = "attn's own JSON" if record.get("schema") == "attn/1" else ""
-    if what and option:
-        raise UsageError(f"{option} applies only to arrays; {name} is {what}.", option=option)
+    refuse(what and option, f"{option} applies only to arrays; {name} is {what}.", option=option)
     if what:
         return _own(record, name).labelled(typed, record) if record else _of_table(data, name, typed)
     weights, keys = _chosen(record, name, array, batch)
@@ -144,8 +143,7 @@ def _typed(value: Labels, name: str) -> Tokens:
     if value is None:
         return None
     found = strings(value.split() if isinstance(value, str) else list(value), name)
-    if not found:
-        raise InputError(f"{name} holds no token.", "Give one for each query.")
+    refuse_input(not found, f"{name} holds no token.", "Give one for each query.")
     return found
 
 
@@ -174,8 +172,7 @@ def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
 def _check_json(data: bytes, name: str) -> None:
     """Refuse a text that is not JSON, and JSON Lines."""
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not start:
-        raise InputError(f"{name} is empty.", "Give JSON, CSV, .npy, .npz or .safetensors.")
+    refuse_input(not start, f"{name} is empty.", "Give JSON, CSV, .npy, .npz or .safetensors.")
     if start[:1] not in b"[{":
         raise InputError(f"{name} is neither JSON nor CSV, .npy, .npz or .safetensors.", RECIPE)
     first, _, rest = data.strip().partition(b"\n")

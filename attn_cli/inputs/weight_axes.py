@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, as_utf8, count, listed, visible
+from attn_cli.errors import InputError, as_utf8, count, listed, refuse, visible
 from attn_cli.inputs.record import Record, json_of, numbers_in, one_of, strings, texts
 from attn_cli.io.files import looks_like_file, read_bytes
 from attn_cli.io.types import NamedTuple, NDArray
@@ -67,12 +67,10 @@ def with_axes(value: object, key: str, name: str, batch: int | None = None) -> N
 
 def one_text(found: NDArray[Any], batch: int, name: str, axis: int) -> NDArray[Any]:
     """Return the weights of one text of a batch, which `axis` counts; UsageError where there is no such text."""
-    if found.ndim - axis < 3:
-        said = f"--batch {batch}: {name} has no batch: its shape is {found.shape}."
-        raise UsageError(said, option="--batch")
+    said = f"--batch {batch}: {name} has no batch: its shape is {found.shape}."
+    refuse(found.ndim - axis < 3, said, option="--batch")
     texts = found.shape[axis]
-    if not 0 <= batch < texts:
-        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
+    refuse(not 0 <= batch < texts, f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
     chosen: NDArray[Any] = found.take(batch, axis)
     return chosen
 
@@ -156,8 +154,7 @@ def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str
     value = as_utf8(value)
     listed = _json_list(value)
     tokens = tuple(value.split()) if listed is None else strings(one_of(listed, batch), option)
-    if not tokens:
-        raise UsageError(f"{option} holds no token.", "Give them between spaces, or in a file.", option)
+    refuse(not tokens, f"{option} holds no token.", "Give them between spaces, or in a file.", option)
     return tokens
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, count, visible
+from attn_cli.errors import InputError, count, refuse_input, visible
 from attn_cli.inputs import csv_matrix, weight_axes
 from attn_cli.io.types import NamedTuple, NDArray
 
@@ -79,8 +79,7 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
         grids = {label: _head([first, *part], name) for label, part in parts.items()}
     else:
         grids = {("0",): _head(lines, name)}
-    if not grids:
-        raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
+    refuse_input(not grids, f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
     queries, keys, _ = next(iter(grids.values()))
     for label, grid in grids.items():
         if grid[:2] != (queries, keys):
@@ -94,8 +93,7 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
 def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
     """Return one head's weights: from links, a row each, or from a matrix with labels or without."""
     header, body = lines[0].cells, lines[1:]
-    if header == [*TIDY, "query_row", "key_column"]:
-        raise InputError(f"{name} {STRONGEST}", WHOLE)
+    refuse_input(header == [*TIDY, "query_row", "key_column"], f"{name} {STRONGEST}", WHOLE)
     for line in body if header[0] == "query" else ():
         _check_width(line, header, name)
     # Below the header of links there may be two keys of these names: "key weight" was the text.
@@ -111,10 +109,9 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
 
 
 def _check_width(line: csv_matrix.Line, header: list[str], name: str) -> None:
-    if len(line.cells) != len(header):
-        held = count(len(line.cells), "cell", "cells")
-        said = f"{name}, line {line.number}: the row has {held}, the header {len(header)}."
-        raise InputError(said, "Give rows of equally many cells.")
+    held = count(len(line.cells), "cell", "cells")
+    said = f"{name}, line {line.number}: the row has {held}, the header {len(header)}."
+    refuse_input(len(line.cells) != len(header), said, "Give rows of equally many cells.")
 
 
 def grid_of(links: Sequence[Link], name: str) -> Grid:
@@ -130,10 +127,9 @@ def grid_of(links: Sequence[Link], name: str) -> Grid:
         found = [grid for grid in found if grid.queries == grid.keys]
     if not read and (merged := _by_runs(links)) is not None:
         found = [merged]
-    if len(found) != 1:
-        order = f"the order of its {len(links):,} links does not tell which is which"
-        hint = "Use the wide form: -f csv without --tidy."
-        raise InputError(f"{name}: words are repeated, and {order}.", hint)
+    order = f"the order of its {len(links):,} links does not tell which is which"
+    hint = "Use the wide form: -f csv without --tidy."
+    refuse_input(len(found) != 1, f"{name}: words are repeated, and {order}.", hint)
     return found[0]
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from attn_cli.errors import AttnError, InputError, visible
+from attn_cli.errors import AttnError, InputError, refuse_input, visible
 from attn_cli.io.files import regular
 from attn_cli.io.types import Arrays, NamedTuple, NDArray
 
@@ -88,14 +88,11 @@ def safetensors_entries(
     size = file.seek(0, 2)
     file.seek(0)
     start = file.read(8)
-    if len(start) < 8:
-        raise InputError(f"{name} is too short for a safetensors file: {size} bytes.")
+    refuse_input(len(start) < 8, f"{name} is too short for a safetensors file: {size} bytes.")
     (length,) = struct.unpack("<Q", start)
     claim = f"{name}, byte 0: the header claims {length:,} bytes"
-    if length > size - 8:
-        raise InputError(f"{claim}; the file has {size:,}.")
-    if length > most_header:
-        raise InputError(f"{claim}, above the limit of {most_header:,}.")
+    refuse_input(length > size - 8, f"{claim}; the file has {size:,}.")
+    refuse_input(length > most_header, f"{claim}, above the limit of {most_header:,}.")
     import json  # a lookup in a text file does without
 
     try:
@@ -195,9 +192,8 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
     try:
         with zipfile.ZipFile(file) as archive:
             total = sum(item.file_size for item in archive.infolist())
-            if total > limit:
-                said = f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}."
-                raise InputError(said, "Save its arrays one by one, as .npy.")
+            said = f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}."
+            refuse_input(total > limit, said, "Save its arrays one by one, as .npy.")
             if total > GROWTH_COUNTS_FROM and total > MOST_GROWTH * packed:
                 said = f"{name} unpacks from {packed:,} to {total:,} bytes, more than {MOST_GROWTH} times its size."
                 raise InputError(said, "Save it again with numpy.savez, without compression, if it is sound.")
@@ -227,9 +223,8 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...
         raise InputError(f"{where} is not a sound .npy file.") from None
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
-    if dtype.kind == "f" and dtype.itemsize > 8:
-        said = f"{where} holds numbers of {dtype.itemsize} bytes."
-        raise InputError(said, "Save it again as float32 or float64.")
+    said = f"{where} holds numbers of {dtype.itemsize} bytes."
+    refuse_input(dtype.kind == "f" and dtype.itemsize > 8, said, "Save it again as float32 or float64.")
     sound = len(shape) <= MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
     if not sound or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InputError(f"{where} is not a sound .npy file: its shape or its type makes no array.")

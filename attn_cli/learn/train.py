@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
+from attn_cli.errors import CreateError, UsageError, WriteError, refuse, refuse_input, visible
 from attn_cli.io import atomic, files
 from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport, replace
 from attn_cli.learn import one_layer, relations, score, treebank
@@ -239,8 +239,7 @@ def to_learn_from(treebanks: Sequence[str]) -> list[treebank.Sentence]:
     """Return the sentences and passages that are not too long; InputError where there is none."""
     every = (sentence for path in treebanks for sentence in treebank.read_sentences(path))
     found = [one for one in every if len(one.words) <= (LONGEST if one.is_parsed else LONGEST_PASSAGE)]
-    if not found:
-        raise InputError(f"No sentence has at most {LONGEST} words.")
+    refuse_input(not found, f"No sentence has at most {LONGEST} words.")
     return found
 
 
@@ -248,7 +247,6 @@ def hold_back(dev: Sequence[str], learned: Sequence[treebank.Sentence]) -> dict[
     """Return the sentences of each file to score on; UsageError where all of a file's are learned from."""
     found = {path: treebank.read_sentences(path) for path in dev}
     for path, sentences in found.items():
-        if set(sentences) <= set(learned):
-            said = f"Every sentence of {visible(path)} is among those to learn: none is held back."
-            raise UsageError(said, "Give --dev another treebank.", "--dev")
+        said = f"Every sentence of {visible(path)} is among those to learn: none is held back."
+        refuse(set(sentences) <= set(learned), said, "Give --dev another treebank.", "--dev")
     return found

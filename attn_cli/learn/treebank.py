@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from attn_cli.errors import InputError, visible
+from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.io.files import packed_lines
 
 PUNCTUATION = "PUNCT"
@@ -91,8 +91,7 @@ def read_treebank(path: str) -> list[Sentence]:
             rows = []
         elif not line.startswith("#") and (row := _row(line, len(rows) + 1, f"{name}, line {number:,}")):
             rows.append((number, row))
-    if not sentences:
-        raise InputError(f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
+    refuse_input(not sentences, f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
     return sentences
 
 
@@ -153,9 +152,8 @@ def read_passages(path: str) -> list[Sentence]:
         if raw.strip():
             tokens, found = _record(raw, f"{name}, line {number:,}")
             merged.setdefault(tokens, []).append(found)
-    if not merged:
-        hint = "Give a record with tokens, pronoun, antecedents a line."
-        raise InputError(f"{name} holds no passage.", hint)
+    hint = "Give a record with tokens, pronoun, antecedents a line."
+    refuse_input(not merged, f"{name} holds no passage.", hint)
     return [_passage(tokens, tuple(every)) for tokens, every in merged.items()]
 
 
@@ -181,8 +179,7 @@ def _record(raw: bytes, where: str) -> tuple[tuple[str, ...], Antecedents]:
         raise InputError(f"{where}: pronoun must be the place of a token, 0 to {len(tokens) - 1}.")
     right = _spans(record.get("antecedents"), len(tokens), f"{where}: antecedents")
     candidates = _spans(record.get("candidates", []), len(tokens), f"{where}: candidates")
-    if not right:
-        raise InputError(f"{where}: antecedents must hold a span.")
+    refuse_input(not right, f"{where}: antecedents must hold a span.")
     words = {word for start, end in right for word in range(start, end)} - {pronoun}
     return tuple(tokens), Antecedents(pronoun, tuple(sorted(words)), candidates)
 

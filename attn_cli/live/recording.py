@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeGuard
 
-from attn_cli.errors import CreateError, InputError, visible
+from attn_cli.errors import CreateError, InputError, refuse_input, visible
 from attn_cli.io import atomic, files
 from attn_cli.live.keys import NUMBERS
 
@@ -89,9 +89,8 @@ def read_recording(path: str) -> tuple[str | None, tuple[Event, ...]]:
     lines = files.read_bytes(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
     name = visible(path)
     head = _object(lines[0] if lines else "", f"{name}, line 1")
-    if head.get("recording") != FORMAT:
-        said = f"{name} is not a recording of attn live."
-        raise InputError(said, "attn live TEXT --record FILE makes one.")
+    said = f"{name} is not a recording of attn live."
+    refuse_input(head.get("recording") != FORMAT, said, "attn live TEXT --record FILE makes one.")
     text, events = head.get("text"), list[Event]()
     for number, line in enumerate(lines[1:], 2):
         if line.strip():

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.attention import project
 from attn_cli.core.heads import HeadWeights, Position
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.settings.settings import LIKENESS
 from attn_cli.trace.head import Projected
@@ -45,10 +45,9 @@ class Projection(NamedTuple):
             return None
         side_by_side = np.concatenate(outputs, axis=-1)
         columns = side_by_side.shape[-1]
-        if len(self.W_o) != columns:
-            shape = self.W_o.shape if self.about.layout != "out-in" else self.W_o.shape[::-1]
-            said = f"W_o has shape {shape}, but the heads' outputs side by side have {columns} columns."
-            raise InputError(said)
+        shape = self.W_o.shape if self.about.layout != "out-in" else self.W_o.shape[::-1]
+        said = f"W_o has shape {shape}, but the heads' outputs side by side have {columns} columns."
+        refuse_input(len(self.W_o) != columns, said)
         if self.b_o is not None and len(self.b_o) != self.W_o.shape[1]:
             raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {self.W_o.shape[1]}.")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -147,9 +146,8 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
 def kv_head_count(given: Given, heads: int) -> int:
     """Return how many heads of keys and values there are; raise InputError where `heads` cannot share them."""
     kv_heads = given.kv_heads or heads
-    if heads % kv_heads:
-        said = f"{given.name}: {heads} heads of Q cannot share {kv_heads} of K and V."
-        raise InputError(said, "heads needs to be a multiple of kv_heads.")
+    said = f"{given.name}: {heads} heads of Q cannot share {kv_heads} of K and V."
+    refuse_input(heads % kv_heads, said, "heads needs to be a multiple of kv_heads.")
     return kv_heads
 
 
@@ -179,9 +177,8 @@ def given_positions(given: Given, heads: int, d_k: int) -> list[Position] | None
 
 
 def _check_size(d: int) -> None:
-    if d * d > MOST_WEIGHTS:
-        need = f"Vectors of {d:,} numbers would need weights of {d * d:,} numbers."
-        raise InputError(need, "Use at most 10,000 (--dim).")
+    need = f"Vectors of {d:,} numbers would need weights of {d * d:,} numbers."
+    refuse_input(d * d > MOST_WEIGHTS, need, "Use at most 10,000 (--dim).")
 
 
 def _share(d: int, heads: int) -> int:

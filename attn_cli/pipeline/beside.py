@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.core.heads import strongest
 from attn_cli.core.masks import Mask
-from attn_cli.errors import UsageError, fixed, visible
+from attn_cli.errors import UsageError, fixed, refuse, visible
 from attn_cli.io.types import Array, replace
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS
@@ -24,9 +24,8 @@ CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
 def with_norms(trace: Trace, joining: Joining) -> Trace:
     """Return a trace that has attended, with the norms that its settings ask for; UsageError where there are none."""
     measure, names = trace.settings.measure, trace.head_names
-    if trace.condensed:
-        what = f"--measure {measure} shows whole matrices: this text is too long for it."
-        raise UsageError(what, "Give a shorter text, or --full.", "--measure")
+    what = f"--measure {measure} shows whole matrices: this text is too long for it."
+    refuse(trace.condensed, what, "Give a shorter text, or --full.", "--measure")
     if measure == WITH_RESIDUAL:
         return beside(trace, {trace.shown.name: _of_all(trace, joining)}, _formula(joining, True))
     lengths = {}

@@ -9,7 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.errors import InputError, UsageError, count, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.logit_parts import Cut, Part
 from attn_cli.pipeline.passes import Pass
@@ -236,6 +236,5 @@ def _check_aligned(clean: Sequence[str], corrupt: Sequence[str], place: int, pla
         said = f"The clean text has {count(len(clean), 'token', 'tokens')}, the corrupt one {len(corrupt):,}."
         parts = f"They part at token {at}: {here} / {there}."
         raise InputError(f"{said} {parts}", "Change words for others of as many tokens.")
-    if place != place_2:
-        said = f"The clean text's mask is token {place}, and the corrupt one's token {place_2}."
-        raise InputError(said, "Put the mask at the same place.")
+    said = f"The clean text's mask is token {place}, and the corrupt one's token {place_2}."
+    refuse_input(place != place_2, said, "Put the mask at the same place.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.errors import InputError, UsageError, count, refuse, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report, replace
 from attn_cli.models import model_file, projection
 from attn_cli.models.encoder import EncoderStack
@@ -140,9 +140,8 @@ def check_pairing(stack: EncoderStack, table: Vectors) -> None:
     """Refuse a model on other vectors than those it was learned on."""
     if stack.fingerprint != table.fingerprint():
         raise wrong_pairing(stack, table.name)
-    if stack.dim != table.dim:
-        said = f"{stack.name} is not a sound model: it takes {stack.dim} numbers a word, not {table.dim}."
-        raise InputError(said, "Make one with attn learn train.")
+    said = f"{stack.name} is not a sound model: it takes {stack.dim} numbers a word, not {table.dim}."
+    refuse_input(stack.dim != table.dim, said, "Make one with attn learn train.")
 
 
 def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:
@@ -197,8 +196,7 @@ def attend_phrases(
     """
     idle = {"--pad": settings.pad is not None, "--positions": settings.positions not in (None, "none")}
     for option, is_set in idle.items():  # keys have no order, and no end to pad
-        if is_set:
-            raise UsageError(f"{option} does not apply to a dictionary.", f"Leave out {option}.", option)
+        refuse(is_set, f"{option} does not apply to a dictionary.", f"Leave out {option}.", option)
     check_no_knock_out(settings, "a dictionary")
     settings = replace(settings, projection=settings.projection or "identity")
     if model_file.load_model(settings) is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, shell_quote, visible
+from attn_cli.errors import UsageError, refuse, refuse_input, shell_quote, visible
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.open_model import open_model
@@ -207,9 +207,8 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
         weights, allowed, notes = reading.weights(steps, settings)
-        if not np.isfinite(weights).all():
-            said = f"{name}: the weights of layer {steps.layer} are not numbers."
-            raise InputError(said, "Is the file whole?")
+        said = f"{name}: the weights of layer {steps.layer} are not numbers."
+        refuse_input(not np.isfinite(weights).all(), said, "Is the file whole?")
         yield LayerWeights(source, steps.layer, (*map(str, range(len(weights))),), weights, allowed, notes)
 
 
@@ -260,9 +259,8 @@ def stack_layers(
 
 def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings) -> LayerWeights:
     sides = queries, keys = trace.query_tokens, trace.key_tokens
-    if len(queries) * len(keys) > LARGE:
-        said = f"{len(queries):,} x {len(keys):,} weights of every head are too many."
-        raise UsageError(said, "Give a part of it.")
+    said = f"{len(queries):,} x {len(keys):,} weights of every head are too many."
+    refuse(len(queries) * len(keys) > LARGE, said, "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
     of = head_roles.Text(*sides, not trace.has_second_input)

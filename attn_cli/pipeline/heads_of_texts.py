@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.errors import AttnError, InputError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped, up_to
 from attn_cli.settings.settings import Settings
@@ -119,8 +119,7 @@ def measure_texts(
             shared = {note: None for note in (notes if shared is None else shared) if note in notes}
             if len(of_lines) < MOST_NOTES:
                 of_lines += [(number, note) for note in notes if note not in shared or count == 1]
-    if not count:
-        raise InputError("There is no text in the file.", "Give a text a line.")
+    refuse_input(not count, "There is no text in the file.", "Give a text a line.")
     heads = tuple(HeadOverTexts(*name, one.measures(), one.roles) for name, one in tallies.items())
     always = shared or {}
     alone = [f"Line {number}: {note}" for number, note in of_lines if note not in always][:MOST_NOTES]

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_cli.core.heads import HeadWeights
 from attn_cli.core.masks import Mask
-from attn_cli.errors import UsageError, count, did_you_mean, shell_quote, visible
+from attn_cli.errors import UsageError, count, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.encoder import MASK, EncoderStack
 from attn_cli.models.logit_parts import MLP, Cut
@@ -253,8 +253,7 @@ def _place(typed: str, name: str, layers: HeadNames) -> tuple[int, int]:
         hint = "Give its layer and the head, such as 0.3; 0.mlp is the layer's network."
         raise UsageError(f"{KNOCK_OUT} {visible(typed[:60])!r} names no head.", hint, KNOCK_OUT)
     layer, head, last = int(found[1]), found[2], len(layers) - 1
-    if layer > last:
-        raise UsageError(f"There is no layer {layer} in {name}.", f"Its layers are 0 to {last}.", KNOCK_OUT)
+    refuse(layer > last, f"There is no layer {layer} in {name}.", f"Its layers are 0 to {last}.", KNOCK_OUT)
     names = [*layers[layer]]
     places = {str(n): n for n in range(len(names))} | {one: n for n, one in enumerate(names)} | {NETWORK: MLP}
     if head not in places:
@@ -268,10 +267,9 @@ def _place(typed: str, name: str, layers: HeadNames) -> tuple[int, int]:
 
 def check_no_knock_out(settings: Settings, whose: str) -> None:
     """Raise UsageError if heads are to be knocked out from which nothing is computed."""
-    if settings.knock_out:
-        said = f"{KNOCK_OUT} would change nothing: nothing is computed from what the heads of {whose} give."
-        hint = "Try -p language or roles-deep, or a model (-m), and a head below its last layer."
-        raise UsageError(said, hint, KNOCK_OUT)
+    said = f"{KNOCK_OUT} would change nothing: nothing is computed from what the heads of {whose} give."
+    hint = "Try -p language or roles-deep, or a model (-m), and a head below its last layer."
+    refuse(settings.knock_out, said, hint, KNOCK_OUT)
 
 
 def knock_out_notes(settings: Settings) -> list[str]:

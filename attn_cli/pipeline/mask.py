@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attn_cli.core import arguments, masks
-from attn_cli.errors import InputError, UsageError, count, shortened, visible
+from attn_cli.errors import InputError, UsageError, count, refuse_input, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
 from attn_cli.io.types import Bools, Ints, NDArray
 from attn_cli.pipeline.inputs import Inputs
@@ -52,10 +52,9 @@ def wanted_masks(
         array = np.zeros(0)
     if settings.mask is not None or array.ndim != 3:
         return [wanted_mask(settings, given, inputs, name)]
-    if len(array) not in (1, heads):
-        there = f"there {'is' if heads == 1 else 'are'} {count(heads, 'head', 'heads')}"
-        said = f"The mask in {name} has shape {array.shape}, but {there}."
-        raise InputError(said, "A mask of three axes is (heads, n_q, n_k).")
+    there = f"there {'is' if heads == 1 else 'are'} {count(heads, 'head', 'heads')}"
+    said = f"The mask in {name} has shape {array.shape}, but {there}."
+    refuse_input(len(array) not in (1, heads), said, "A mask of three axes is (heads, n_q, n_k).")
     return [wanted_mask(settings, part, inputs, name) for part in array]
 
 

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError, UsageError, visible
+from attn_cli.errors import InputError, UsageError, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
@@ -180,8 +180,7 @@ class LanguagePass:
 
     def scores(self, rows: Array) -> Array:  # noqa: D102
         found: Array = self.scored.scores(rows, self.vectors).astype(np.float64)
-        if not np.isfinite(found).all():
-            raise InputError("The scores of words are more than a number can hold.")
+        refuse_input(not np.isfinite(found).all(), "The scores of words are more than a number can hold.")
         return found
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core import arguments, masks
-from attn_cli.errors import InputError, UsageError, count, did_you_mean, visible
+from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse_input, visible
 from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models import model_file, projection as model
 from attn_cli.models.encoder import EncoderStack
@@ -194,8 +194,7 @@ def labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tu
     """Return the tokens that were given, else labels such as q0 and q1."""
     if tokens is None:
         return tuple(f"{letter}{i}" for i in range(n))
-    if len(tokens) != n:
-        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
+    refuse_input(len(tokens) != n, f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
     return tokens
 
 
@@ -234,8 +233,7 @@ def _layer(
         with np.errstate(over="ignore", invalid="ignore"):
             q, k, v = W.project(X, context)
         for name, M in zip("qkv", (q, k, v), strict=True):
-            if not np.isfinite(M).all():
-                said = f"W_{name} times the vectors is more than a number can hold."
-                raise InputError(said, "Scale them down.")
+            said = f"W_{name} times the vectors is more than a number can hold."
+            refuse_input(not np.isfinite(M).all(), said, "Scale them down.")
         made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
     return Layer(tuple(head.name for head in found.heads), shown, tuple(made), found)

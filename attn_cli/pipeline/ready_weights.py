@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.masks import Mask, find_rule
 from attn_cli.core.scores import GIVEN
-from attn_cli.errors import InputError, UsageError, count, fixed, shortened
+from attn_cli.errors import InputError, UsageError, count, fixed, refuse, shortened
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, replace
 from attn_cli.models.projection import Projection
@@ -277,9 +277,8 @@ class Rolled(NamedTuple):
 def check_rollout(settings: Settings) -> None:
     """Raise UsageError for what does not apply to a rollout, which is made of the model's own weights."""
     for option, given in (("--without", settings.without), ("--knock-out", settings.knock_out)):
-        if settings.head == ROLLOUT and given:
-            said = f"{option} does not apply to a rollout, which follows the weights as they are."
-            raise UsageError(said, "Leave one of them out.", option)
+        said = f"{option} does not apply to a rollout, which follows the weights as they are."
+        refuse(settings.head == ROLLOUT and given, said, "Leave one of them out.", option)
 
 
 def rollout_formula(layer: int) -> str:
@@ -315,10 +314,9 @@ def is_one_text(saved: Saved) -> bool:
 
 def check_one_text(is_one: bool, name: str, option: str = "--head") -> None:
     """Raise UsageError where queries and keys are two texts: no layer hands its keys to the next one's queries."""
-    if not is_one:
-        asked = "--head rollout" if option == "--head" else option
-        said = f"{asked} needs self-attention; in {name} queries and keys are two texts."
-        raise UsageError(said, option=option)
+    asked = "--head rollout" if option == "--head" else option
+    said = f"{asked} needs self-attention; in {name} queries and keys are two texts."
+    refuse(not is_one, said, option=option)
 
 
 def without_selection(settings: Settings) -> Settings:

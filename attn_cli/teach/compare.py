@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import InputError, SettingError, UsageError
+from attn_cli.errors import SettingError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
@@ -160,10 +160,9 @@ def check_one_head(settings: Settings, option: str = "", values: Values = ()) ->
 
 
 def _check_size(trace: Trace) -> None:
-    if trace.condensed:
-        size = f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,}"
-        hint = "Give a shorter text, or insist with --full."
-        raise InputError(f"{size} weights are too many to lay side by side.", hint)
+    size = f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,}"
+    hint = "Give a shorter text, or insist with --full."
+    refuse_input(trace.condensed, f"{size} weights are too many to lay side by side.", hint)
 
 
 def between(

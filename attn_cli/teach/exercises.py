@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.core.attention import attention, softmax
 from attn_cli.core.scores import score_named
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.inputs.matrices import given_from
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.pipeline.sources.matrices import trace_matrices
@@ -112,10 +112,9 @@ def solve(exercise: Exercise, score: str | None = None) -> Trace:
 
 def check_range(option: str, value: int, least: int, most: int) -> None:
     """Raise UsageError if an option's number is too small or too large."""
-    if not least <= value <= most:
-        why = "" if option == "--seed" else ": more is too much to do by hand, and less is not an exercise"
-        said = f"{option} cannot be {value}."
-        raise UsageError(said, f"Give a whole number from {least} to {most:,}{why}.", option)
+    why = "" if option == "--seed" else ": more is too much to do by hand, and less is not an exercise"
+    said = f"{option} cannot be {value}."
+    refuse(not least <= value <= most, said, f"Give a whole number from {least} to {most:,}{why}.", option)
 
 
 def _draws(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from attn_cli.errors import InputError, visible
+from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber
 from attn_cli.inputs.matrices import KNOWN
 from attn_cli.inputs.record import read_record
@@ -104,9 +104,8 @@ def matrix_from(value: object, where: str) -> Matrix:
             values, decimals = np.array(_numbers(value), dtype=np.float64), _text_decimals(value)
         except (ValueError, OverflowError):
             values = np.array(np.nan)
-        if values.ndim == 0:
-            said = f"{where} is not a matrix of numbers."
-            raise InputError(said, "Give rows of equally many numbers; null is a masked cell.")
+        said = f"{where} is not a matrix of numbers."
+        refuse_input(values.ndim == 0, said, "Give rows of equally many numbers; null is a masked cell.")
     # Programs drop trailing zeros: 0.5 may be 0.50, and 1 may be 1.00. Three different numbers show one digit.
     fractions = values[np.isfinite(values) & (values != np.round(values))]
     if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from attn_cli.errors import UsageError, did_you_mean, visible
+from attn_cli.errors import UsageError, did_you_mean, refuse, visible
 from attn_cli.io.types import replace
 from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
@@ -113,8 +113,7 @@ def swap(
     if settings.model is not None:
         changed = (Swap(*both) for sides in pairs for both in zip(*sides, strict=True) if len({*both}) > 1)
         done = [*dict.fromkeys(changed)]
-    if not done:
-        raise UsageError("--swap changes no token: to the model, both texts are the same.", HINT, OPTION)
+    refuse(not done, "--swap changes no token: to the model, both texts are the same.", HINT, OPTION)
     after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
     return between(TEXT, values, (before, after), swaps=tuple(done))
 
@@ -139,9 +138,8 @@ def _swapped(sides: Sides, swaps: Swaps, settings: Settings) -> tuple[list[list[
     taken: set[tuple[int, int]] = set()
     for one in swaps:
         new = tokenize(one.new, settings.tokenizer, settings.keep_punctuation).tokens
-        if len(new) != 1:
-            count = f"{len(new)} tokens" if new else "no token"
-            raise UsageError(f"{visible(one.new[:60])!r} is {count}; --swap takes one.", HINT, OPTION)
+        count = f"{len(new)} tokens" if new else "no token"
+        refuse(len(new) != 1, f"{visible(one.new[:60])!r} is {count}; --swap takes one.", HINT, OPTION)
         places = _places(one.old, sides)
         if taken & set(places):
             raise UsageError(f"--swap replaces {visible(one.old[:60])!r} twice.", "Swap it once.", OPTION)

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from attn_cli.errors import InputError, shell_quote, visible
+from attn_cli.errors import InputError, refuse_input, shell_quote, visible
 from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.io.types import Array
@@ -75,8 +75,7 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     source = SourceFile.at(path, name)
     with source.opened() as file:
         start = file.read(1 << 16)
-    if not start:
-        raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
+    refuse_input(not start, f"{source.name} is empty.", "Type a word and its numbers on each line.")
     for pattern, form, hint in FOREIGN:
         if re.match(pattern, start, re.DOTALL):
             raise InputError(f"{source.name} is {form}: attn does not read that.", _with_path(hint, source))

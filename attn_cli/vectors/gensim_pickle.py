@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError, visible
+from attn_cli.errors import FileError, InputError, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
 from attn_cli.vectors.spelling import BLOCK, with_ngrams
@@ -77,8 +77,7 @@ def _words(saved: _SavedObject) -> list[bytes]:
     name, words = saved.name, next((saved.fields[field] for field in _WORDS if field in saved.fields), None)
     if not isinstance(words, list):
         raise InputError(f"{name} holds no word vectors: it has no list of words.", SAVE_AGAIN)
-    if not words:
-        raise InputError(f"{name} holds no words.", "Give vectors of one word at least.")
+    refuse_input(not words, f"{name} holds no words.", "Give vectors of one word at least.")
     if set(map(type, words)) != {str}:
         words = [_key(word, row, name) for row, word in enumerate(words)]
     # The same word can stand in a list a million times and in the file once: count before they are copied.
@@ -182,9 +181,8 @@ def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRow
     grams = _floats(saved, "vectors_ngrams", _numbers(saved, "vectors_ngrams"))
     if not isinstance(bucket, int) or not isinstance(least, int) or not isinstance(most, int):
         raise InputError(f"{saved.name}: it does not say how long its n-grams are.", SAVE_AGAIN)
-    if saved.fields.get("compatible_hash") is not True:
-        said = f"{saved.name} is of a gensim before 3.8, which hashed n-grams otherwise."
-        raise InputError(said, SAVE_AGAIN)
+    said = f"{saved.name} is of a gensim before 3.8, which hashed n-grams otherwise."
+    refuse_input(saved.fields.get("compatible_hash") is not True, said, SAVE_AGAIN)
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))

@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, visible
+from attn_cli.errors import UsageError, refuse_input, visible
 from attn_cli.io.types import Array, Ints, NamedTuple, OnPart, no_report
 from attn_cli.vectors.table import FileRows, Vectors, as_bytes, as_text
 
@@ -47,9 +47,8 @@ def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
     sums = np.zeros((len(words), rows.shape[1]))
     counts = _add_ngrams(sums, [normal(word) for word in words], (SHORTEST, LONGEST), rows)
     out = np.asarray(directions[:], np.float64)
-    if not np.isfinite(out).all():
-        said = f"The n-grams of {table.name} hold NaN or infinity."
-        raise InputError(said, "Make them anew with attn vectors subwords.")
+    said = f"The n-grams of {table.name} hold NaN or infinity."
+    refuse_input(not np.isfinite(out).all(), said, "Make them anew with attn vectors subwords.")
     vectors = np.empty((len(words), out.shape[1]))
     # One by one: in one product, a word's last bits would depend on the words beside it.
     for n, total in enumerate(sums / np.sqrt(counts)[:, None]):

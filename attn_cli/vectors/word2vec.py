@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from attn_cli.errors import InputError, visible
+from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.io.files import PIECE, pieces
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.vectors.table import LONGEST_WORD, SourceFile, WordBlock, as_float64, read_exactly
@@ -69,15 +69,13 @@ class BinaryFormat(NamedTuple):
                 report(file.tell() / max(1, self.source.size))
             offset, left = offset + used, filled - used
             view[:left] = view[used:filled]
-        if rows <= self.claimed and bytes(view[:left]) not in (b"", b"\n"):
-            said = f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none."
-            hint = f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again."
-            raise InputError(said, hint)
-        if rows != self.claimed:
-            there = "more" if rows > self.claimed else f"{rows:,}"
-            said = f"{self.source.name}, line 1: the header claims {self.claimed:,} words; there are {there}."
-            hint = "Is the file complete, and are there as many numbers a word as the header says?"
-            raise InputError(said, hint)
+        said = f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none."
+        hint = f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again."
+        refuse_input(rows <= self.claimed and bytes(view[:left]) not in (b"", b"\n"), said, hint)
+        there = "more" if rows > self.claimed else f"{rows:,}"
+        said = f"{self.source.name}, line 1: the header claims {self.claimed:,} words; there are {there}."
+        hint = "Is the file complete, and are there as many numbers a word as the header says?"
+        refuse_input(rows != self.claimed, said, hint)
 
     def _vectors(self, view: memoryview, spans: list[tuple[int, int]], rows: slice) -> Array:
         numbers = b"".join([view[end + 1 : end + 1 + self.size] for _, end in spans[rows]])
@@ -103,9 +101,8 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
     if dim > MOST_NUMBERS:
         raise InputError(f"{source.name}, line 1: {dim:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
     room = (source.size - len(line) - 1) // (4 * dim + 2)
-    if claimed > room:
-        claim = f"{source.name}, line 1: the header claims {claimed:,} words of {dim:,} numbers"
-        raise InputError(f"{claim}; the file has room for {room:,} at most.", "Is the file complete?")
+    claim = f"{source.name}, line 1: the header claims {claimed:,} words of {dim:,} numbers"
+    refuse_input(claimed > room, f"{claim}; the file has room for {room:,} at most.", "Is the file complete?")
     return BinaryFormat(source, len(line) + 1, dim, claimed)
 
 
@@ -176,8 +173,7 @@ class TextFormat(NamedTuple):
             raise InputError(
                 f"{self.source.name}, line 1: {said}", "Is the header right, and the file complete?"
             )
-        if rows == 0:
-            raise InputError(f"{self.source.name} holds no words.")
+        refuse_input(rows == 0, f"{self.source.name} holds no words.")
 
     def _whole_lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, lines that end in a newline) from the file's start to its end."""
@@ -270,8 +266,7 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
     filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK))
     some = [(n, line.rstrip(BLANK).replace(b"\t", b" ")) for n, line in islice(filled, FIRST_ROWS)]
     rows = [(n, [field for field in line.split(b" ") if field]) for n, line in some]
-    if not rows:
-        raise InputError(f"{name} is empty.", "Type a word and its numbers on each line.")
+    refuse_input(not rows, f"{name} is empty.", "Type a word and its numbers on each line.")
     header = header_of([fields for _, fields in rows], name)
     if header is None:
         return TextFormat(source, packed, bom, _usual_numbers(rows, name), None)
@@ -281,9 +276,8 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
     if len(rows) == 1 and is_all:
         raise InputError(f"{name}, line 1: the header claims {claimed:,} words; there are none below.")
     room = source.size // (2 * dim + 1) if not packed else claimed
-    if claimed > room + 1:
-        said = f"{name}, line 1: the header claims {claimed:,} words; the file has room for {room:,} at most."
-        raise InputError(said, "Is the file complete?")
+    said = f"{name}, line 1: the header claims {claimed:,} words; the file has room for {room:,} at most."
+    refuse_input(claimed > room + 1, said, "Is the file complete?")
     end = start.find(b"\n", start.find(rows[0][1][0]))
     return TextFormat(source, packed, end + 1 if end >= 0 else len(start), dim, claimed)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Vectors, argument, of_record, own, takes
 from attn_cli.cli.read_text import prepare_index, read_text
-from attn_cli.errors import DIFFERENT, InputError, count, visible
+from attn_cli.errors import DIFFERENT, count, refuse_input, visible
 from attn_cli.io.console import say
 from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.io.types import replace
@@ -68,8 +68,7 @@ def score(
     if stack.words is None:
         with TrainingBar(quiet=True) as bar:
             scores = measure(stack, table, sentences, bar)
-        if not scores:
-            raise InputError(f"{stack.name} has no head that bears a relation's name.")
+        refuse_input(not scores, f"{stack.name} has no head that bears a relation's name.")
         source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
         kind = "score"
         blocks = [*_screen(scores), Say(visible(source))]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from attn_cli.errors import InputError, did_you_mean, visible
+from attn_cli.errors import InputError, did_you_mean, refuse_input, visible
 from attn_cli.models.checkpoints import decoder_plans as decoders, encoder_plans as encoders
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
 from attn_cli.models.checkpoints.describe import Model, Plan
@@ -268,8 +268,7 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     read, keys = FAMILIES[name]
     declared = config._replace(keys=keys)
     unknown = declared.unknown(name)
-    if unknown and is_strict:
-        raise InputError(f"{config.where}: {unknown}")
+    refuse_input(unknown and is_strict, f"{config.where}: {unknown}")
     model, notes = read(declared), [unknown] if unknown else []
     key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), "")
     if model.decoder is None and declared.reads(key):

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError, visible
+from attn_cli.errors import FileError, InputError, refuse_input, visible
 from attn_cli.io.array_files import BFLOAT16, Entry
 from attn_cli.io.files import regular
 from attn_cli.models.checkpoints.quantized import QUANTIZED, Quantized
@@ -96,8 +96,7 @@ class _Header:
         self.ahead.seek(0)
 
     def read(self) -> Gguf:
-        if self._take(4) != MAGIC:
-            raise InputError(f"{self.where} is not a GGUF file.")
+        refuse_input(self._take(4) != MAGIC, f"{self.where} is not a GGUF file.")
         if (version := self._number("I")) not in (2, 3):
             old = "big-endian, or of a version" if version > 1 << 15 else f"of version {version},"
             raise InputError(f"{self.where} is {old} that attn does not read.", "It reads versions 2 and 3.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, did_you_mean, visible
+from attn_cli.errors import InputError, did_you_mean, refuse_input, visible
 from attn_cli.io.types import Ints, NamedTuple
 from attn_cli.models.checkpoints import decoder_plans, families
 from attn_cli.models.checkpoints.config import IDLE, Config
@@ -159,8 +159,7 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str,
 
 
 def _tensor(gguf: Gguf, name: str) -> list[float]:
-    if name not in gguf.tensors:
-        raise InputError(f"{gguf.where} has no tensor {name}.")
+    refuse_input(name not in gguf.tensors, f"{gguf.where} has no tensor {name}.")
     stored = Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}", gguf.packings.get(name))
     return [*map(float, stored.read().reshape(-1))]
 

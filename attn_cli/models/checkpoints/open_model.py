@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from attn_cli.errors import FileError, InputError, MissingExtra, shell_quote, visible
+from attn_cli.errors import FileError, InputError, MissingExtra, refuse_input, shell_quote, visible
 from attn_cli.io import files, signals
 from attn_cli.models.checkpoints import gguf, gguf_tokenizer
 from attn_cli.models.checkpoints.run import Checkpoint
@@ -62,9 +62,8 @@ class TextEncoder:
         """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
-        if not ids:
-            said = f"The tokenizer of {self.name} finds no tokens in the text."
-            raise InputError(said, "Give other words.")
+        said = f"The tokenizer of {self.name} finds no tokens in the text."
+        refuse_input(not ids, said, "Give other words.")
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
             said = f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens."
             raise InputError(said, HINT)
@@ -259,9 +258,8 @@ def find_folder(model: str) -> str:
     if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
         said = f"{shown!r} is a file of a model."
         raise FileError(said, f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.")
-    if os.path.isfile(model):
-        said = f"{shown!r} is a file, and no GGUF file."
-        raise InputError(said, "Give the folder of a checkpoint, or a GGUF file.")
+    said = f"{shown!r} is a file, and no GGUF file."
+    refuse_input(os.path.isfile(model), said, "Give the folder of a checkpoint, or a GGUF file.")
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         hint = "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased."
         raise FileError(f"{shown!r} is neither a folder nor the name of a model.", hint)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.heads import QK, HeadWeights
 from attn_cli.core.threads import processors, run
-from attn_cli.errors import InputError, visible
+from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, logistic, softmax
 from attn_cli.models.checkpoints.describe import Layer, Stack
@@ -140,8 +140,7 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
         name = names.get("gate_up") or names["pairs"]
         both = reader.linear(name, x, None)
         half, odd = divmod(both.shape[-1], 2)
-        if odd:
-            raise InputError(f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
+        refuse_input(odd, f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
         is_paired = "pairs" in names
         gate, up = (both[..., ::2], both[..., 1::2]) if is_paired else (both[..., :half], both[..., half:])
         hidden = activation(gate) * (up if limit is None else limit(up))

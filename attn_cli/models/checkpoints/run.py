@@ -11,7 +11,7 @@ from time import monotonic
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.errors import InputError, UsageError, count, refuse, refuse_input, visible
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.checkpoints import blocks, families, gguf, gguf_models
@@ -28,8 +28,7 @@ COSTLY = 1 << 28  # weights of all heads and layers, from which on their number 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
     """Return lists of ids as one batch, the shorter ones padded on the `right` or the `left`."""
-    if not ids or not all(ids):
-        raise InputError("There are no tokens to attend to.", "Give at least one token.")
+    refuse_input(not ids or not all(ids), "There are no tokens to attend to.", "Give at least one token.")
     shape = len(ids), max(map(len, ids))
     made, real = np.full(shape, pad), np.zeros(shape, bool)
     for n, one in enumerate(ids):
@@ -224,9 +223,8 @@ class Run:
 
     def check_head(self) -> None:
         """Raise UsageError if the side that makes logits has no text, InputError if the files hold no head for it."""
-        if list(self.model.stacks)[-1] not in self._given:
-            said = "is an encoder-decoder model: to predict words, give a target text for its decoder."
-            raise UsageError(f"{self._name} {said}")
+        said = "is an encoder-decoder model: to predict words, give a target text for its decoder."
+        refuse(list(self.model.stacks)[-1] not in self._given, f"{self._name} {said}")
         if not self.has_head():
             said = f"{self._name} has no language-model head: the checkpoint holds only its layers."
             raise InputError(said, "Ask for attention, or use the checkpoint of a language model.")

@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError, visible
+from attn_cli.errors import FileError, InputError, refuse_input, visible
 from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
 from attn_cli.io.files import read_bytes, regular
 from attn_cli.io.types import Array, Ints
@@ -154,8 +154,7 @@ class Weights:
         if len(shape) != len(entry.shape) or not all(fits):
             wanted = ", ".join("any" if n is None else str(n) for n in shape)
             raise InputError(f"{where} has shape {entry.shape}; by config.json it would be ({wanted}).")
-        if not entry.size:
-            raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
+        refuse_input(not entry.size, f"{where} has shape {entry.shape}: it holds no numbers.")
         if entry.dtype.kind != "f" and entry.dtype != BFLOAT16 and packing is None:
             raise quantised(where, f"{entry.dtype} numbers")
         return Stored(file, entry, where, packing, self.orders.get(found), scaled, is_in_out)
@@ -165,10 +164,9 @@ class Weights:
         packing, stem = PACKED_WORDS[affine.bits], name.removesuffix(".weight")
         *rows, words = entry.shape or (0,)
         groups, left = divmod(32 * words, affine.bits * affine.group)
-        if left:
-            said = f"which are no groups of {affine.group} numbers of {affine.bits} bits."
-            said = f"{visible(self.folder)}: {visible(name)} has rows of {words} words, {said}"
-            raise InputError(said, "Is its config.json of another model?")
+        said = f"which are no groups of {affine.group} numbers of {affine.bits} bits."
+        said = f"{visible(self.folder)}: {visible(name)} has rows of {words} words, {said}"
+        refuse_input(left, said, "Is its config.json of another model?")
         scales, offsets = (self.stored(f"{stem}.{part}", *rows, groups) for part in ("scales", "biases"))
         entry = entry._replace(dtype=packing.dtype, shape=(*rows, groups * affine.group))
         return entry, packing, Scaled(scales, offsets, affine.group)
@@ -207,8 +205,7 @@ def _read_index(path: str) -> dict[str, str]:
         sound = isinstance(files, dict) and all(isinstance(file, str) for file in files.values())
     except (ValueError, RecursionError, KeyError, TypeError):
         sound = False
-    if not sound:
-        raise InputError(f"{where} is not an index: it needs a weight_map, from names to files.")
+    refuse_input(not sound, f"{where} is not an index: it needs a weight_map, from names to files.")
     for file in dict.fromkeys(files.values()):
         if os.path.basename(file) != file or "\\" in file or not file.endswith(".safetensors"):
             said = f"{where} points to {visible(file)[:200]}."

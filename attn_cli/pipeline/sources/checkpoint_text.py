@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError, UsageError, visible
+from attn_cli.errors import InputError, UsageError, refuse, visible
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, TextEncoder
@@ -74,9 +74,8 @@ def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
         hint = "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR."
         hint += " As a pair: attn self TEXT --pair TEXT -m DIR." * ("encoder" in stacks)
         raise UsageError(f"A model of the type {family} reads one text.", hint)
-    if side not in stacks:
-        said = f"This model (of the type {family}) is not causal: its words look at all others."
-        raise UsageError(said, "Use attn self TEXT -m DIR; with --mask causal it tries that mask.")
+    said = f"This model (of the type {family}) is not causal: its words look at all others."
+    refuse(side not in stacks, said, "Use attn self TEXT -m DIR; with --mask causal it tries that mask.")
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted, hint = "one text", "Leave out the second text."
         if context is None:

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.core.arguments import check_fit
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, scale_of
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, refuse, refuse_input
 from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.types import Array, OnPart, replace
@@ -77,9 +77,8 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
 
     count, told = len(layer.heads), given.get("sinks")
     sinks = [None] * count if told is None else told.reshape(-1).tolist()
-    if len(sinks) != count:
-        said = f"{given.name}: sinks has {len(sinks)} numbers for {count} heads."
-        raise InputError(said, "Give one a head.")
+    said = f"{given.name}: sinks has {len(sinks)} numbers for {count} heads."
+    refuse_input(len(sinks) != count, said, "Give one a head.")
     each = zip(layer.heads, sinks, strict=True)
     heads = (replace(head, scale=own(head), softcap=given.softcap, sink=sink) for head, sink in each)
     return layer._replace(heads=tuple(heads))
@@ -119,9 +118,8 @@ def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> I
 
 
 def _take_qkv(given: Given, settings: Settings) -> Taken:
-    if settings.pad:
-        said = f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to."
-        raise UsageError(said, "Give X and W, or leave out --pad.", "--pad")
+    said = f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to."
+    refuse(settings.pad, said, "Give X and W, or leave out --pad.", "--pad")
     missing = [name for name in "QKV" if given.get(name) is None]
     if missing:
         raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
@@ -157,10 +155,11 @@ def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> No
     """Raise InputError unless Q, K and V fit each other, head by head."""
     kv_heads = projection.kv_head_count(given, heads)
     if kv_heads == heads:
-        if heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0:
-            said = f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-            hint = "If heads of Q share those of K and V, say how many K and V have: kv_heads."
-            raise InputError(said, hint)
+        said = (
+            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
+        )
+        hint = "If heads of Q share those of K and V, say how many K and V have: kv_heads."
+        refuse_input(heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0, said, hint)
         check_fit(Q, K, V)
     elif Q.shape[1] * kv_heads != K.shape[1] * heads:
         shapes = f"Q has shape {Q.shape} for {heads} heads and K {K.shape} for {kv_heads}"
@@ -195,9 +194,8 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
 
 def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
     heads, gives = len(scores.values), f"{given.name} gives the scores:"
-    if settings.pad:
-        what = f"{given.name} gives scores: there are no vectors to add padding to."
-        raise UsageError(what, "Leave out --pad.", "--pad")
+    what = f"{given.name} gives scores: there are no vectors to add padding to."
+    refuse(settings.pad, what, "Leave out --pad.", "--pad")
     if settings.score is not None:
         said = f"{gives} --score {settings.score} would need Q and K."
         raise UsageError(said, "Leave out --score.", "--score")
@@ -205,9 +203,8 @@ def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> N
         raise InputError(f"{gives} score {given.score} would need Q and K.", "Leave it out.")
     own = given.heads if given.heads != given.stacked else None  # those of V may be shared
     wanted = settings.heads or own or heads
-    if wanted != heads:
-        shape = f"{scores.name} has shape {scores.values.shape}, for {heads} heads, and heads is {wanted}"
-        raise InputError(f"{given.name}: {shape}.", "Scores of several heads are (heads, n_q, n_k).")
+    shape = f"{scores.name} has shape {scores.values.shape}, for {heads} heads, and heads is {wanted}"
+    refuse_input(wanted != heads, f"{given.name}: {shape}.", "Scores of several heads are (heads, n_q, n_k).")
     if given.get("W_o") is not None:
         raise InputError(f"{given.name} gives scores and W_o: heads are joined only where Q and K are known.")
 
@@ -220,8 +217,7 @@ def _values(given: Given, settings: Settings, heads: int, n_k: int) -> list[Arra
     if len(V) != n_k:
         raise InputError(f"V has shape {V.shape}, but the scores have {n_k} keys: each key needs one value.")
     apart = given.stacked or 1
-    if heads % apart:
-        raise InputError(f"{given.name}: V is given for {apart} heads, and the scores for {heads}.")
+    refuse_input(heads % apart, f"{given.name}: V is given for {apart} heads, and the scores for {heads}.")
     if settings.round is not None:
         V = projection.to_digits(V, settings.round)
     return projection.shared(projection.split(V, apart, 1), heads)

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.heads import QK, HeadWeights, Position, spread
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, refuse
 from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.types import Array, replace
@@ -31,9 +31,8 @@ HOTTEST = 1e300
 def trace_weights(saved: Saved, settings: Settings) -> Trace:
     """Turn ready weights into a Trace of one layer, of all, or of their mean; attn's own JSON brings steps along."""
     layers = len(saved.weights)
-    if settings.layer in (ALL, MEAN) and layers == 1:
-        said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
-        raise UsageError(said, option="--layer")
+    said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
+    refuse(settings.layer in (ALL, MEAN) and layers == 1, said, option="--layer")
     layer = settings.layer if settings.layer is not None or not saved.shows_layers else ALL
     settings = replace(settings, head=settings.head or saved.head, layer=layer)
     if settings.layer != MEAN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import UsageError, count
+from attn_cli.errors import count, refuse
 from attn_cli.render.blocks import Beside, Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
@@ -242,9 +242,8 @@ def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
         yield "layer", "head", "divergence"
         yield from comparison.moved.heads
         return
-    if not comparison.same_tokens:
-        what = "The tokens differ between the sides: no row has all its cells."
-        raise UsageError(what, "Use -f json, or one attn self for each.", "--format")
+    what = "The tokens differ between the sides: no row has all its cells."
+    refuse(not comparison.same_tokens, what, "Use -f json, or one attn self for each.", "--format")
     first, names = comparison.traces[0], [f"{comparison.option}={label}" for label in comparison.labels]
     of_two = [change.difference for change in comparison.changes if len(names) == 2]
     sides = np.array([*(_matrix(trace).values for trace in comparison.traces), *of_two])
