@@ -44,11 +44,17 @@ class Stage:
             self.send(key)
             await self.settled()
 
-    async def goes(self, *steps: tuple[str, ...]) -> None:
-        for keys, *said in steps:
+    async def goes(self, *steps: tuple[Any, ...]) -> None:
+        """Press the keys of each step, and check what the screen says or (!) does not, its pane (@), its trace."""
+        for keys, *wanted in steps:
             await self.press(*keys.split())
-            for text in said:
-                assert (text.lstrip("!") in self.said()) != text.startswith("!"), (keys, text, self.text())
+            for one in wanted:
+                if not isinstance(one, str):
+                    assert same(self.trace, one), keys
+                elif one[0] == "@":
+                    assert self.state.pane == one[1:], keys
+                else:
+                    assert (one.lstrip("!") in self.said()) != (one[0] == "!"), (keys, one, self.text())
 
     async def type(self, text: str) -> None:
         for letter in text:
@@ -137,7 +143,7 @@ def staged(
     return on_stage
 
 
-def goes(*steps: tuple[str, ...], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
+def goes(*steps: tuple[Any, ...], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
     return play(lambda stage: stage.goes(*steps), app, size)
 
 

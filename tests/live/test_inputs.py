@@ -9,7 +9,6 @@ pytest.importorskip("textual")
 
 from attn_cli.inputs.matrices import read_given
 from attn_cli.inputs.saved_weights import read_saved
-from attn_cli.live.keys import MATRICES, WEIGHTS
 from attn_cli.live.sources import MatricesSource, TextSource, WeightsSource
 from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings.settings import Settings
@@ -19,20 +18,8 @@ from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 
-RECORD = {
-    "tokens": ["she", "likes", "coffee"],
-    "X": [[1, 0], [0, 1], [1, 1]],
-    "W_q": [[1, 0], [0, 2]],
-    "W_k": [[1, 1], [0, 1]],
-    "W_v": [[1, 2], [3, 4]],
-}
-
-
-@pytest.fixture
-def matrices(tmp_path):
-    path = tmp_path / "given.json"
-    path.write_text(json.dumps(RECORD))
-    return made("", source=MatricesSource(read_given(path), str(path)))
+RECORD = {"tokens": ["she", "likes", "coffee"], "X": [[1, 0], [0, 1], [1, 1]]}
+RECORD |= {"W_q": [[1, 0], [0, 2]], "W_k": [[1, 1], [0, 1]], "W_v": [[1, 2], [3, 4]]}
 
 
 def weights_of(record):
@@ -42,59 +29,40 @@ def weights_of(record):
     return scores / scores.sum(axis=1, keepdims=True)
 
 
-def test_numbers_of_given_matrices_are_edited_and_all_that_follows_changes(matrices):
+def test_numbers_of_given_matrices_are_edited_and_written_and_what_is_no_number_is_asked_for_again(at):
     async def act(stage):
-        assert np.allclose(stage.trace.weights, weights_of(RECORD))
-        await stage.press("e")
-        assert stage.state.pane == MATRICES
-        assert "X as given" in stage.text() and "e: the next matrix." in stage.text()
-        await stage.press("down", "right", "enter")
+        def is_of(**changes):
+            assert np.allclose(stage.trace.weights, weights_of(RECORD | changes))
+
+        is_of()
+        await stage.goes(("e", "@matrices", "X as given", "e: the next matrix."), ("down right enter",))
         await stage.answer("-2")
-        changed = RECORD | {"X": [[1, 0], [0, -2], [1, 1]]}
-        assert np.allclose(stage.trace.weights, weights_of(changed))
-        assert "-2.000" in stage.text()
-        await stage.press("e", "enter")
+        is_of(**(changed := {"X": [[1, 0], [0, -2], [1, 1]]}))
+        await stage.goes(("", "-2.000"), ("e enter",))
         await stage.answer("0.5")
-        assert np.allclose(stage.trace.weights, weights_of(changed | {"W_q": [[0.5, 0], [0, 2]]}))
+        is_of(**changed, W_q=[[0.5, 0], [0, 2]])
         await stage.press("u")
-        assert np.allclose(stage.trace.weights, weights_of(changed))
+        is_of(**changed)
         await stage.press("u")
-        assert np.allclose(stage.trace.weights, weights_of(RECORD))
-        await stage.press("e", "e")
-        assert "W_v as given" in stage.text() and "e: the weights." in stage.text()
-        await stage.press("e")
-        assert stage.state.pane == WEIGHTS
-
-    play(act, matrices)
-
-
-def test_what_is_no_number_is_asked_for_again(matrices):
-    async def act(stage):
-        await stage.press("e", "enter")
-        refused = {"much": "'much' is not a number", "1e200": "X cannot hold '1e200'", "-inf": "X cannot"}
-        for typed, said in refused.items():
+        is_of()
+        await stage.goes(("e e", "W_v as given", "e: the weights."), ("e", "@weights"), ("e enter",))
+        for typed, said in {
+            "much": "'much' is not a number",
+            "1e200": "cannot hold",
+            "-inf": "X cannot",
+        }.items():
             await stage.answer(typed)
             assert said in stage.text() and stage.app.line.has_focus
-        await stage.press("escape", "h")
-        assert "There is one head." in stage.text()
-        assert np.allclose(stage.trace.weights, weights_of(RECORD))
-        await stage.press("t")
-        assert "There is no text here" in stage.text()
-
-    play(act, matrices)
-
-
-def test_an_edited_view_is_written_as_json_that_compute_reads(matrices, at):
-    async def act(stage):
-        await stage.press("e", "enter")
+        await stage.goes(("escape h", "There is one head."), ("t", "There is no text here"))
+        is_of()
+        await stage.press("enter")
         await stage.answer("3")
         await stage.press("w")
         await stage.answer("new.json")
-        assert "Written: new.json" in stage.text()
-        await stage.press("c")
-        assert "are not in that file" in stage.text()
+        await stage.goes(("", "Written: new.json"), ("c", "are not in that file"))
 
-    play(act, matrices)
+    (at / "given.json").write_text(json.dumps(RECORD))
+    play(act, made("", source=MatricesSource(read_given("given.json"), "given.json")))
     again = json.loads(here("compute", "new.json", "-f", "json").out)
     assert np.allclose(again["weights"], weights_of(RECORD | {"X": [[3, 0], [0, 1], [1, 1]]}))
 

@@ -42,43 +42,25 @@ def test_every_key_leads_to_an_action_no_key_to_two_and_a_pane_scrolls_up_to_its
 def test_a_key_goes_through_all_values_and_back(key, back, name, values, settings):
     async def act(stage):
         for value in [*values[1:], values[0]]:
-            await stage.press(key)
-            assert same(stage.trace, traced(**settings | {name: value})), value
+            await stage.goes((key, traced(**settings | {name: value})))
             assert str(value) in stage.lines()[-3], "the status says so"
-        await stage.press(back)
-        assert same(stage.trace, traced(**settings | {name: values[-1]}))
+        await stage.goes((back, traced(**settings | {name: values[-1]})))
 
     play(act, made(settings=Settings(**settings)), size=(100, 24))
 
 
-def test_all_heads_are_seen_at_once_and_what_a_key_says_stands_until_the_next():
-    goes(("H", *HEADS))
-    one, write = (
-        "There is one layer",
-        "Write the view to this file: .svg, .html, .json and others. Esc: do not.",
-    )
-    first = ("l", f"{one} here; -p roles-deep has more, and so has a model (-m).")
-    goes(first, ("w", f"!{one}", write), ("escape", "q quit"), size=(40, 12))
-
-
 @staged()
 async def test_enter_opens_the_arithmetic_and_plus_and_minus_change_the_temperature(stage):
-    await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
-    assert stage.state.pane == keyboard.ROW
+    await stage.goes(("enter", 'One row by hand: what does "jumped" look at?', "@row"))
     await stage.goes(("pagedown " * 4, "output = ["))
     assert stage.state.scrolled < 60, "scrolling ends where the pane does"
-    for keys in (["enter"], ["enter", "escape"]):
-        await stage.press(*keys)
-        assert stage.state.pane == keyboard.WEIGHTS
-    await stage.press("+", "=")
-    assert same(stage.trace, traced(temperature=1.5)) and "1.5" in stage.lines()[-3]
-    await stage.press("-", "-", "-")
-    assert same(stage.trace, traced(temperature=0.85))
-    await stage.press("0")
-    assert same(stage.trace, traced())
+    await stage.goes(("enter", "@weights"), ("enter escape", "@weights"))
+    await stage.goes(("+ =", traced(temperature=1.5)))
+    assert "1.5" in stage.lines()[-3]
+    await stage.goes(("- - -", traced(temperature=0.85)), ("0", traced()))
     for key, end, to in (("-", "lowest", 0.05), ("+", "highest", 20.0)):
-        await stage.press(*[key] * len(keyboard.TEMPERATURES))
-        assert f"The temperature, {to:g}, is already the {end} available." in stage.said()
+        said = f"The temperature, {to:g}, is already the {end} available."
+        await stage.goes((f"{key} " * len(keyboard.TEMPERATURES), said))
         assert stage.state.question.settings.temperature == to
 
 
@@ -104,8 +86,7 @@ async def test_arrows_choose_a_cell_within_the_matrix_and_x_switches_the_word_of
     assert same(trace, traced(without=("fox",))) and "mask off: fox" in stage.text()
     await stage.press("m")
     assert not stage.trace.mask[:, 3].any() and not stage.trace.mask[0, 1:].any()
-    await stage.press("M", "x")
-    assert same(stage.trace, expected)
+    await stage.goes(("M x", expected))
 
 
 COPYING = "north music five paper north music five"  # which the model goes on with by two heads
@@ -126,8 +107,7 @@ async def test_o_knocks_the_head_out_and_the_guess_is_another_until_it_is_back_i
 
 @staged(size=(80, 30))
 async def test_v_shows_the_difference_then_the_view_before_then_now(stage):
-    await stage.press("v")
-    assert "There is no view before" in stage.text()
+    await stage.goes(("v", "There is no view before"))
     before = next(line for line in stage.lines() if "looks at" in line)
     old, new = traced().weights[4], traced(temperature=1.2).weights[4]
     await stage.press("+")
@@ -140,18 +120,23 @@ async def test_v_shows_the_difference_then_the_view_before_then_now(stage):
         assert is_before == (before in stage.text()), "the row below is that of the matrix"
 
 
-def test_d_walks_through_the_steps_and_back():
-    names = "Tokens and ids;A vector for each token;Queries;Scores:;Scaling;Distance;The mask;Softmax;Output"
+STEPS = "Tokens and ids;A vector for each token;Queries;Scores:;Scaling;Distance;The mask;Softmax;Output"
 
-    async def act(stage):
-        for name in names.split(";"):
-            await stage.goes(("d", name, "h: another head", "!--head"))
-            assert stage.state.pane == keyboard.STEPS
-        await stage.goes(("D", "Softmax"), ("d d",))
-        assert stage.state.pane == keyboard.WEIGHTS
-        await stage.goes(("D", "Output"))
 
-    play(act, made(settings=Settings(mask="causal")))
+def test_d_walks_through_the_steps_and_back_and_a_small_screen_has_its_own_ways():
+    walk = [("d", name, "h: another head", "!--head", "@steps") for name in STEPS.split(";")]
+    back = (("D", "Softmax"), ("d d", "@weights"), ("D", "Output"))
+    goes(*walk, *back, app=made(settings=Settings(mask="causal")))
+    goes(("H", *HEADS))  # all are seen at once
+    one = "There is one layer"
+    write = "Write the view to this file: .svg, .html, .json and others. Esc: do not."
+    first = ("l", f"{one} here; -p roles-deep has more, and so has a model (-m).")
+    goes(first, ("w", f"!{one}", write), ("escape", "q quit"), size=(40, 12))
+    room = "Too many words for large blocks"
+    goes(("b", room), ("b", f"!{room}"), app=made(" ".join([FOX] * 4)), size=(40, 12))
+    shown = ("jumped", "!attending to")
+    tabs = (("escape", *shown), ("tab", "jumped attending to:"), ("tab", *shown, "@weights"))
+    goes(*tabs, size=(40, 12))
 
 
 @staged(size=(100, 24))
@@ -164,38 +149,26 @@ async def test_b_draws_large_blocks(stage):
     await stage.goes(("b", "looks at"))
 
 
-def test_b_draws_them_where_there_is_room_and_tab_shows_the_row_on_a_small_screen():
-    room = "Too many words for large blocks"
-    goes(("b", room), ("b", f"!{room}"), app=made(" ".join([FOX] * 4)), size=(40, 12))
-    shown = ("jumped", "!attending to")
-    app = goes(("escape", *shown), ("tab", "jumped attending to:"), ("tab", *shown), size=(40, 12))
-    assert app.session.state.pane == keyboard.WEIGHTS
-
-
 @staged()
 async def test_u_undoes_one_change_after_the_other_and_the_text_is_typed_and_undone_as_one(stage):
-    await stage.goes(("u", "nothing to undo"), ("m + h u",))
-    assert same(stage.trace, traced(mask="causal", temperature=1.2))
-    await stage.press("u", "u")
-    assert same(stage.trace, traced())
-    # A text that is as before is no change; nor is what cannot be done.
-    await stage.goes(("t a backspace escape u", "nothing to undo"))
-    await stage.goes(("e", "Only small matrices that are given"))
-    await stage.goes(("o", "nothing is computed from what the heads of layer 0 of roles"))
-    await stage.goes(("g", "-p language, or -m MODEL, writes"))
-    await stage.goes(("p", "--join-pieces needs a model whose tokens are word pieces"))
-    assert same(stage.trace, traced()) and not stage.state.question.settings.knock_out
-    await stage.press("t", *["backspace"] * 3)
-    await stage.type("m")
+    await stage.goes(
+        ("u", "nothing to undo"),
+        ("m + h u", traced(mask="causal", temperature=1.2)),
+        ("u u", traced()),
+        # A text that is as before is no change; nor is what cannot be done.
+        ("t a backspace escape u", "nothing to undo"),
+        ("e", "Only small matrices that are given"),
+        ("o", "nothing is computed from what the heads of layer 0 of roles"),
+        ("g", "-p language, or -m MODEL, writes"),
+        ("p", "--join-pieces needs a model whose tokens are word pieces", traced()),
+    )
+    assert not stage.state.question.settings.knock_out
+    await stage.goes(("t backspace backspace backspace m",))
     assert stage.trace.query_tokens[-1] == "m", "letters are text, not keys"
-    await stage.press("backspace")
-    await stage.type("cat")
-    assert same(stage.trace, traced(FOX.replace("dog", "cat")))
-    assert "Enter or Esc" in stage.text()
-    await stage.press("enter", "m")
-    assert same(stage.trace, traced(FOX.replace("dog", "cat"), mask="causal"))
-    await stage.press("u", "u")
-    assert same(stage.trace, traced()) and stage.app.line.value == FOX
+    cat = FOX.replace("dog", "cat")
+    await stage.goes(("backspace c a t", traced(cat), "Enter or Esc"))
+    await stage.goes(("enter m", traced(cat, mask="causal")), ("u u", traced()))
+    assert stage.app.line.value == FOX
     await stage.goes(("down down down down t ctrl+u", "There is no token in the text"))
     await stage.type("hi there")
     assert stage.trace.query_tokens == ("hi", "there") and "no token" not in stage.text()
@@ -209,9 +182,7 @@ async def test_u_undoes_one_change_after_the_other_and_the_text_is_typed_and_und
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)], ids=str)
 @staged()
 async def test_help_covers_a_pane_and_names_every_key_and_the_way_back(stage, size):
-    await stage.press("d", "?")
-    assert stage.state.pane == keyboard.HELP
-    assert "more (" in stage.text() and "Esc: back." in stage.text()
+    await stage.goes(("d ?", "@help", "more (", "Esc: back."))
     text = ""
     for _ in range(20):
         text += " " + stage.said()
@@ -220,13 +191,8 @@ async def test_help_covers_a_pane_and_names_every_key_and_the_way_back(stage, si
     last = next(line for line in stage.lines() if "Esc: back." in line)
     count = last.split(" of ")[1].rstrip(").")
     assert f"-{count} of {count}" in last, "the end is reached"
-    assert "names below are keys" in stage.said()
-    await stage.press("?")
-    assert stage.state.pane == keyboard.STEPS
-    await stage.press("?", "c")
-    assert stage.state.pane == keyboard.COMMAND and "Esc: back." in stage.text()
-    await stage.press("escape")
-    assert stage.state.pane == keyboard.STEPS
+    await stage.goes(("", "names below are keys"), ("?", "@steps"))
+    await stage.goes(("? c", "@command", "Esc: back."), ("escape", "@steps"))
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130), ("ctrl+q", 0)])
@@ -245,17 +211,15 @@ async def test_clicks_choose_a_cell_open_it_and_the_names_at_the_foot_are_keys(s
     await stage.click_at(x, y)
     assert (stage.state.row, stage.state.column) == (5, 7)
     await stage.click_at(x, y, times=2)
-    assert stage.state.pane == keyboard.ROW and "One row by hand" in stage.text()
-    await stage.press("escape")
+    await stage.goes(("", "@row", "One row by hand"), ("escape",))
     await stage.click("mask none")
-    assert same(stage.trace, traced(mask="causal"))
+    await stage.goes(("", traced(mask="causal")))
     await stage.click(f"head {HEADS[0]}")
-    assert same(stage.trace, traced(mask="causal", head=HEADS[1]))
+    await stage.goes(("", traced(mask="causal", head=HEADS[1])))
     await stage.click("u undo")
     await stage.click("u undo")
-    assert same(stage.trace, traced())
     await stage.click("? help")
-    assert stage.state.pane == keyboard.HELP
+    await stage.goes(("", traced(), "@help"))
     await stage.click("t text")
     assert stage.app.line.has_focus
     await stage.click_at(2, 2)
@@ -325,19 +289,17 @@ def test_what_is_stale_is_not_computed_and_a_bug_ends_it_with_the_error():
         assert stage.trace.query_tokens == ("a", "b", "cdef")
         assert "..." not in stage.lines()[-3]
 
-    assert slow_play("cdef", act) == ["c", "cdef"]
-
     async def refused(stage):
         await stage.goes(("", "There is not enough memory for this."), ("backspace",))
         assert stage.trace.query_tokens[-1] == "bi"
 
-    slow_play("big", refused)
-
-    async def act(stage):
+    async def ended(stage):
         assert not stage.app.is_running
 
+    assert slow_play("cdef", act) == ["c", "cdef"]
+    slow_play("big", refused)
     with pytest.raises(ZeroDivisionError):
-        slow_play("Xyz", act)
+        slow_play("Xyz", ended)
 
     async def broken(stage):
         stage.app.session.trace = None  # nothing can be drawn
