@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from attn_cli.errors import InputError
 from attn_cli.teach.submission import read_submission, submission_from
 from tests import shell
 from tests.alike import assert_alike
-from tests.cli.tables import told as cases
+from tests.cli.tables import told as cases, typed
 from tests.schema import SCHEMA, complaints
 from tests.shell import attn, here, refused
 from tests.thorough import like_cases, often
@@ -62,35 +63,40 @@ def told(*args):
     return record
 
 
+def judged(*args, **answer):
+    """The record of one answer, of these steps."""
+    return told(save("a.json", **answer), *args)
+
+
+def is_right(*args, **answer):
+    return judged(*args, **answer)["ok"]
+
+
 def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explain_is_wrong():
     for step, matrix in STEPS.items():
-        record = told(save("a.json", **{step: matrix}))
+        record = judged(**{step: matrix})
         assert record["ok"] and [one["step"] for one in record["compared"]] == [step]
     for digits in (2, 3, 4):
-        assert told(save("a.json", **{name: np.round(one, digits) for name, one in STEPS.items()}))["ok"]
+        assert is_right(**{name: np.round(one, digits) for name, one in STEPS.items()})
     weights = np.round(WEIGHTS, 3)
     weights[1, 2] += 0.002
-    record = told(save("a.json", weights=weights))
+    record = judged(weights=weights)
     assert (record["step"], record["cell"], record["likely"]) == ("weights", [1, 2], None)
     assert (record["expected"], record["got"]) == pytest.approx((WEIGHTS[1, 2], weights[1, 2]))
-    assert told("a.json", "--tol", "0.003")["ok"]
-    assert not told(save("b.json", weights=WEIGHTS + 1e-4), "--tol", "1e-5")["ok"]
-    assert told("b.json")["ok"]
-    save("right.json", Q=[[1]], K=[[-0.97], [0]], V=[[1], [0]])
-    assert told(save("c.json", weights=[[0.28, 0.72]]))[
-        "ok"
-    ]  # 0.2749, and of e^-0.97 rounded to 0.38, 0.2754
-    save("right.json", Q=Q, K=K, V=V, **TOKENS)
+    assert is_right("--tol", "0.003", weights=weights) and is_right(weights=WEIGHTS + 1e-4)
+    assert not is_right("--tol", "1e-5", weights=WEIGHTS + 1e-4)
     assert check(save("b.json", weights=UNDIVIDED), "-o", "verdict.json") == (1, "", "")  # into a file
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
     for guess in (np.zeros((3, 4)), np.full((3, 4), 0.5), np.eye(3, 4), np.full((3, 4), 0.25)):
-        assert not told(save("a.json", weights=guess))["ok"]
-        assert not told(save("b.json", output=np.round(guess)[:, :1].repeat(5, axis=1)))["ok"]
+        assert not is_right(weights=guess)
+        assert not is_right(output=np.round(guess)[:, :1].repeat(5, axis=1))
     q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
     save("right.json", Q=q, K=K, V=V, **TOKENS)
     weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
-    assert told(save("a.json", q=q, output=np.round(weights @ v, 3)))["ok"]
-    assert not told(save("b.json", q=q, output=np.round(np.round(weights, 2) @ v, 3)))["ok"]
+    assert is_right(q=q, output=np.round(weights @ v, 3))
+    assert not is_right(q=q, output=np.round(np.round(weights, 2) @ v, 3))
+    save("right.json", Q=[[1]], K=[[-0.97], [0]], V=[[1], [0]])
+    assert is_right(weights=[[0.28, 0.72]])  # 0.2749, and of e^-0.97 rounded to 0.38, 0.2754
 
 
 DIGITS = {
@@ -109,9 +115,9 @@ def test_digits_are_the_most_that_a_matrix_shows_and_csv_files_batches_and_plain
     rows = "\n".join("\t".join(["x", *(f"{number:.2f}" for number in row)]) for row in SCORES)
     Path("scores.tsv").write_text(f"query\ta\tb\tc\td\n{rows}\n")
     assert told("scores.tsv")["ok"]
-    assert told(save("a.json", Q=Q, K=[K], V=[[V]], weights=[WEIGHTS]))["ok"]
+    assert is_right(Q=Q, K=[K], V=[[V]], weights=[WEIGHTS])
     save("right.json", Q=Q[:1], K=K, V=V)
-    assert told(save("a.json", weights=WEIGHTS[0], output=STEPS["output"][0]))["ok"]
+    assert is_right(weights=WEIGHTS[0], output=STEPS["output"][0])
 
 
 def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_mask_are_right():
@@ -122,29 +128,24 @@ def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_
     assert told("a.json", "--mask", "mask.txt", "--mask-true", "allowed")["likely"] == "mask-inverted"
     assert told("a.json", "--mask", "causal")["ok"]
     assert check("a.json", "--mask", "mask.txt").code == 2
-    assert told(save("a.json", weights=UNDIVIDED), "--score", "dot")["ok"]
-    assert told(save("b.json", weights=softmax(SCALED / 2)), "-t", "2")["ok"]
-    may = np.tri(3, 4, dtype=bool)
+    assert is_right("--score", "dot", weights=UNDIVIDED)
+    assert is_right("-t", "2", weights=softmax(SCALED / 2))
     save("right.json", Q=Q, K=K, V=V, mask="causal")
     weights = softmax(np.where(may, SCALED, -np.inf))
     for mark in (math.nan, -math.inf, -1e9, -1e4, None):
-        shown = [
-            [x if ok else mark for x, ok in zip(*row, strict=True)] for row in zip(SCALED, may, strict=True)
-        ]
+        shown = np.where(may, SCALED.astype(object), mark)
         kept = weights if mark is not None else np.where(may, weights, np.nan)
-        answer = {"scores": SCORES, "scaled_scores": shown, "masked_scores": shown, "weights": kept}
-        assert told(save("a.json", **answer))["ok"]
-    record = told(save("b.json", masked_scores=SCALED))
+        assert is_right(scores=SCORES, scaled_scores=shown, masked_scores=shown, weights=kept)
+    record = judged(masked_scores=SCALED)
     assert (record["step"], record["cell"], record["expected"]) == ("masked_scores", [0, 1], None)
     assert "masked is right" in record["message"]
-    shown = np.where(may.T[:3, :3].repeat(2, axis=1)[:, :4], SCALED, np.nan)
-    record = told(save("c.json", scaled_scores=shown))
+    record = judged(scaled_scores=np.where(may.T[:3, :3].repeat(2, axis=1)[:, :4], SCALED, np.nan))
     assert not record["ok"] and record["got"] is None and "no number was given" in record["message"]
     may = np.array([[True] * 4, [False] * 4, [True] * 4])
     save("right.json", Q=Q, K=K, V=V, mask=may.tolist())
     for fill, right in ((0.0, True), (math.nan, True), (0.25, False)):
         weights = np.where(may, WEIGHTS, fill)
-        record = told(save("a.json", weights=weights, output=weights @ V))
+        record = judged(weights=weights, output=weights @ V)
         assert record["ok"] == right
     assert record["cell"] == [1, 0] and "may look at nothing" in record["message"]
 
@@ -156,34 +157,31 @@ def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_wha
     assert [one["status"] for one in record["compared"]] == ["right", "differs", "follows"]
     assert 'query "she" (row 0), key "a" (column 0)' in record["message"]
     assert record["file"] == "a.json" and record["candidates"] == ["no-scaling"] and record["error"] is None
-    k = np.copy(K)
+    k, weights = np.copy(K), np.copy(WEIGHTS)
     k[3, 1] += 1
-    record = told(save("a.json", k=k))
+    record = judged(k=k)
     assert record["cell"] == [3, 1] and 'key "d" (row 3), column 1' in record["message"]
-    weights = np.copy(WEIGHTS)
     weights[0, 0] += 0.2
-    record = told(save("a.json", weights=weights, output=weights @ V))
-    assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
-    assert record["likely"] is None
-    record = told(save("a.json", weights=weights, output=weights @ V + 1))
-    assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
+    for more, status in ((0, "follows"), (1, "differs")):
+        record = judged(weights=weights, output=weights @ V + more)
+        assert [one["status"] for one in record["compared"]] == ["differs", status]
+        assert record["likely"] is None
     for weights, shape, said in (
         *((WEIGHTS.T, [4, 3], "Transposed, it would"), (WEIGHTS[:, :2], [3, 2], "(3, 4) is right")),
         *(([], [0], "(0,)"), ([[]], [1, 0], "(1, 0)"), ([[[[[1]]]]], [1, 1, 1, 1, 1], "(3, 4) is right")),
     ):
-        record = told(save("a.json", weights=weights))
+        record = judged(weights=weights)
         assert [record[key] for key in ("step", "cell", "expected", "got")] == ["weights", None, None, None]
         assert (record["expected_shape"], record["got_shape"]) == ([3, 4], shape)
         assert said in record["message"]
     # A square one that was turned round is told, too.
     save("right.json", Q=Q, K=K[:3], V=V[:3])
-    record = told(save("a.json", scores=(Q @ K[:3].T).T))
+    record = judged(scores=(Q @ K[:3].T).T)
     assert "Transposed, it would" in record["message"] and record["expected_shape"] is None
 
 
-HEADS = {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"} | {
-    f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"
-}
+HEADS = {f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"}
+HEADS |= {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"}
 SHIPPED = Path(__file__).parents[3] / "data" / "examples"
 
 
@@ -206,21 +204,20 @@ def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_ow
     coffee = json.loads((SHIPPED / "coffee.json").read_text())
     X, W_q, W_k, W_v = (np.array(coffee[name]) for name in ("X", "W_q", "W_k", "W_v"))
     weights = softmax((X @ W_q) @ (X @ W_k).T / 4**0.5 / 0.5)
-    record = told(save("a.json", weights=weights, output=weights @ X @ W_v))
+    record = judged(weights=weights, output=weights @ X @ W_v)
     assert record["ok"] and record["notes"] == []
     # W_v of the example is symmetric; a made-up one is not, and its transpose can be told only from X.
     record = json.loads(ran.out)
     record["heads"][0]["W_v"] = (W := numbers(8, 4, 4)).tolist()
     record["heads"][0]["v"] = (X @ W).tolist()
     Path("right.json").write_text(json.dumps(record))
-    assert told(save("b.json", v=X @ W))["ok"]
-    assert told(save("b.json", v=X @ W.T))["likely"] == "transposed-w"
+    assert is_right(v=X @ W) and judged(v=X @ W.T)["likely"] == "transposed-w"
 
 
 def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     save("right.json", **HEADS)
     X = HEADS["X"]
-    q, k = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qk")
+    q, k, v = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qkv")
     masked = [np.where(np.tri(3, dtype=bool), a @ b.T / 2**0.5, -np.inf) for a, b in zip(q, k, strict=True)]
     weights = [softmax(scores) for scores in masked]
     save("one.json", q=X @ HEADS["W_q"], weights=weights[1])
@@ -229,7 +226,7 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert told("all.json", "--head", "all")["ok"] and not told("all.json", "--head", "1")["ok"]
     assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
     assert told("all.json", "--head", "all")["head"] == "all"
-    record = told(save("a.json", scores=[m + 1 for m in masked]), "--head", "all")
+    record = judged("--head", "all", scores=[m + 1 for m in masked])
     assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
     assert "There is no head '7'" in check("one.json", "--head", "7").err
     ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
@@ -239,18 +236,15 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert record["head"] == "subject" and record["ok"] and not told("a.json", "--head", "object")["ok"]
     W_o = numbers(9, 4, 3)
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
-    X = HEADS["X"]
-    q, k, v = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qkv")
     outputs = [softmax(a @ b.T / 2**0.5) @ c for a, b, c in zip(q, k, v, strict=True)]
     layer = np.concatenate(outputs, axis=1) @ W_o
-    for answer in ({"layer_output": layer}, {"output": layer}, {"output": np.mean(outputs, axis=0)}):
-        assert told(save("a.json", **answer))["ok"]
-    assert not told(save("a.json", output=layer + 0.1))["ok"]
+    assert is_right(layer_output=layer) and not is_right(output=layer + 0.1)
+    assert is_right(output=layer) and is_right(output=np.mean(outputs, axis=0))
 
 
 def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_go():
     save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
-    assert told(save("a.json", weights=WEIGHTS, output=STEPS["output"]))["ok"]
+    assert is_right(weights=WEIGHTS, output=STEPS["output"])
     record = told(save("b.json", weights=UNDIVIDED, scores=SCORES))
     assert (record["step"], record["likely"], record["not_compared"]) == ("weights", None, ["scores"])
     assert 'query "she"' in record["message"] and "No usual mistake" not in record["message"]
@@ -265,28 +259,24 @@ def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_
     right = {"scores": SCORES, "scaled_scores": SCALED, "v": V, "weights": weights, "output": weights @ V}
     save("right.json", **right, mask="causal")
     wrong = np.where(may, WEIGHTS, 0)
-    assert told(save("a.json", weights=wrong, output=wrong @ V))["likely"] == "mask-after-softmax"
-    wrong = softmax(np.where(may, SCORES, -np.inf))
-    assert told(save("a.json", weights=np.round(wrong, 3)))["likely"] == "no-scaling"
-    wrong = softmax(np.where(may, SCORES / 2, -np.inf))
-    assert told(save("a.json", weights=np.round(wrong, 3)))["likely"] == "scaled-by-d"
+    assert judged(weights=wrong, output=wrong @ V)["likely"] == "mask-after-softmax"
+    for undivided, mistake in ((SCORES, "no-scaling"), (SCORES / 2, "scaled-by-d")):
+        wrong = softmax(np.where(may, undivided, -np.inf))
+        assert judged(weights=np.round(wrong, 3))["likely"] == mistake
     save("right.json", **right)  # without its mask the file contradicts itself: nothing is guessed
-    assert told(save("a.json", weights=WEIGHTS))["candidates"] == []
+    assert judged(weights=WEIGHTS)["candidates"] == []
     save("right.json", scaled_scores=SCALED, weights=WEIGHTS, output=STEPS["output"])
-    assert told(save("a.json", output=STEPS["output"] + 1))["candidates"] == []
-    exps = np.exp(SCALED)
-    weights = exps / exps.sum(axis=0)
-    assert told(save("b.json", weights=weights, output=weights @ V))["likely"] == "softmax-axis"
+    assert judged(output=STEPS["output"] + 1)["candidates"] == []
+    wrong = softmax(SCALED.T).T
+    assert judged(weights=wrong, output=wrong @ V)["likely"] == "softmax-axis"
     save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
-    record = told(save("a.json", weights=WEIGHTS))
+    record = judged(weights=WEIGHTS)
     assert record["ok"] and any("weights" in note for note in record["notes"])
 
 
 def several():
-    save("one.json", **STEPS)
-    save("two.json", weights=np.round(UNDIVIDED, 2))
-    save("three.json", weights=WEIGHTS + 0.1)
-    return "one.json", "two.json", "three.json"
+    others = {"two.json": np.round(UNDIVIDED, 2), "three.json": WEIGHTS + 0.1}
+    return save("one.json", **STEPS), *(save(name, weights=weights) for name, weights in others.items())
 
 
 def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explanations():
@@ -305,10 +295,9 @@ def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explan
     ran = check(*several())
     assert (ran.code, ran.err) == (1, "")
     lines = [line.split() for line in ran.out.splitlines()]
-    assert lines[0] == ["Right:", "1", "of", "3", "answers"]
-    assert ["1", "one.json", "right", "-", "-"] in lines
-    assert ["2", "two.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
-    assert ["3", "three.json", "differs", "weights", "[0,", "0]", "?"] in lines
+    assert " ".join(lines[0]) == "Right: 1 of 3 answers"
+    rows = "1 one.json right - -;2 two.json differs weights [0, 0] no-scaling;3 three.json differs weights [0, 0] ?"
+    assert {*rows.split(";")} <= {*map(" ".join, lines)}
     assert "no-scaling: the scores went to the softmax undivided." in ran.out
     save("right.json", Q=[[2.0, 0, 0, 0]], K=[[1.0, 0, 0, 0], [0, 0, 0, 0]], V=[[2.0, 0, 0, 0], [0, 0, 0, 0]])
     name = save("a" * 60 + ".json", weights=softmax(np.array([[2.0, 0.0]])))
@@ -362,13 +351,15 @@ def test_what_cannot_be_done_or_holds_no_matrix_of_numbers_is_refused_in_one_lin
     for line, end in cases(CANNOT):
         code, _, said = end.partition(" ")
         assert said in refused("check", *line, code=int(code))
-    record = told(save("b.json", weights=WEIGHTS, colour=[[1]], tokens=["x"]))
+    record = judged(weights=WEIGHTS, colour=[[1]], tokens=["x"])
     assert record["ok"] and record["not_compared"] == ["colour"]
-    assert "Not compared: colour." in check("b.json").out
-    with pytest.raises(InputError, match="has none of q, k, v, scores"):
-        submission_from({"tokens": ["a"]}, "a.json")
-    with pytest.raises(InputError, match="nothing is filled in"):
-        submission_from({"weights": None}, "a.json")
+    assert "Not compared: colour." in check("a.json").out
+    for given, said in (
+        ({"tokens": ["a"]}, "has none of q, k, v, scores"),
+        ({"weights": None}, "is filled in"),
+    ):
+        with pytest.raises(InputError, match=said):
+            submission_from(given, "a.json")
 
 
 JUNK = (None, True, 0, -1, 1e308, math.nan, "x", "", 10**400, *([], {}, [[]], [[1]], [1, 2], [[1, 2], [3]]))
@@ -399,8 +390,7 @@ def test_damaged_files_are_judged_or_refused_and_never_a_bug():
     plain = json.loads((SHIPPED / "coffee.json").read_text()) | {"mask": "causal", "heads": 2}
     for _ in range(often(150)):
         save("right.json", **damaged(draw.choice([whole, plain]), draw))
-        save("a.json", **draw.choice([whole, damaged(whole, draw)]))
-        assert check("a.json").code in (0, 1, 2, 65)
+        assert check(save("a.json", **draw.choice([whole, damaged(whole, draw)]))).code in (0, 1, 2, 65)
 
 
 def test_tokens_and_names_are_shown_and_not_obeyed():
@@ -445,58 +435,51 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     wanted = f"Of {n * m} cells in weights, {n * m - m} cells are not filled in. What is filled in is right."
     assert ran.code == 1 and wanted in " ".join(ran.out.split())
     assert (told("a.json")["likely"], told("a.json")["candidates"]) == (None, [])
-    record = told(save("b.json", scores=half(SCORES), weights=UNDIVIDED))
+    record = judged(scores=half(SCORES), weights=UNDIVIDED)
     assert (record["step"], record["likely"]) == ("weights", "no-scaling")
 
 
 def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
-    save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
-    save("a.json", weights=WEIGHTS)
-    assert check("a.json").code == 0
+    contradicts = "right.json contradicts itself: its inputs do not give its"
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
-    ran = check("a.json")
-    assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its weights" in ran.err
+    ran = check(save("a.json", weights=WEIGHTS))
+    assert ran.code == 65 and f"{contradicts} weights" in ran.err
     assert check("a.json", "--score", "scaled").code == 0
     save("right.json", transformed=[[1, 2], [2, 1]], lengths=[[1], [2]], norms=[[0.5, 1], [0.2, 1]])
     ran = check("a.json")
-    assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its lengths" in ran.err
+    assert ran.code == 65 and f"{contradicts} lengths" in ran.err
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
         ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
         assert ran.code == 0, ran
 
 
-def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself(at):
-    context = {
-        "context": numbers(4, 3, 2),
-        "W_q": np.eye(2),
-        "W_k": numbers(5, 2, 2),
-        "W_v": numbers(6, 2, 3),
-    }
-    save("given.json", X=Q, layout="in-out", **context)
-    for args in (
-        *(("compute", "given.json"), ("compute", "given.json", "--mask", "causal")),
-        *(("self", "hot black coffee", "-q", "hot"), ("masked", "hot black coffee", "-q", "black")),
-    ):
-        for steps in (["--steps"], []):
-            assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
-            ran = here("check", "own.json", "--expect", "own.json")
-            assert ran.code == 0, (args, steps, ran)
-    assert here("self", "hot black coffee", "-q", "hot", "--steps", "-o", "own.json").code == 0
-    own, again = json.loads(Path("own.json").read_text()), shell.record("compute", "own.json")
-    assert_alike(again["weights"], own["weights"])
+COMMANDS = """
+compute given.json | self "hot black coffee" -q hot | masked "hot black coffee" -q black
+compute given.json --mask causal
+"""
+
+
+def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself():
+    W = {"W_q": np.eye(2), "W_k": numbers(5, 2, 2), "W_v": numbers(6, 2, 3)}
+    save("given.json", X=Q, layout="in-out", context=numbers(4, 3, 2), **W)
+    for args, steps in product(typed(COMMANDS), (["--steps"], [])):
+        assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
+        ran = here("check", "own.json", "--expect", "own.json")
+        assert ran.code == 0, (args, steps, ran)
+    own = save("own.json", **shell.record("self", "hot black coffee", "-q", "hot", "--steps"))
+    assert_alike(shell.record("compute", own)["weights"], json.loads(Path(own).read_text())["weights"])
 
 
 def test_heads_one_above_the_other_and_rows_that_are_not_filled_in_are_seen_under_a_mask():
     X = numbers(3, 4, 4)
     save("right.json", Q=X, K=X[:, ::-1], V=X * 2, heads=2, mask="causal")
     heads = shell.record("compute", "right.json", "--head", "all", "--steps")["heads"]
-    save("a.json", output=np.concatenate([np.array(head["output"]) for head in heads]).round(3))
-    assert told("a.json")["likely"] == "heads-not-averaged"
+    outputs = np.concatenate([np.array(head["output"]) for head in heads]).round(3)
+    assert judged(output=outputs)["likely"] == "heads-not-averaged"
     save("right.json", Q=Q, K=K[:3], V=V[:3], mask="causal")
     masked = np.where(np.tri(3, dtype=bool), SCALED[:, :3], np.nan)
-    exps = np.where(np.tri(3, dtype=bool), np.exp(SCALED[:, :3]), 0)
-    weights = exps / exps.sum(axis=1, keepdims=True)
+    weights = softmax(np.where(np.isnan(masked), -np.inf, masked))
 
     def begun(matrix):
         rows = [[None if math.isnan(x) else round(x, 3) for x in row] for row in matrix.tolist()]
