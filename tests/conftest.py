@@ -15,6 +15,8 @@ from hypothesis import settings
 
 from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, often, thinned, tries_more
 
+collect_ignore = ["loaded.py"]  # it would load all that attn has where the tests run
+
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
     signal.signal(signal.SIGINT, signal.default_int_handler)

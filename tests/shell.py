@@ -90,7 +90,7 @@ def _forked(
 ) -> Ran:
     """Run attn in a process that has loaded it already, its streams being pipes."""
     ours, its = zip(*(reversed(os.pipe()) if not number else os.pipe() for number in range(3)), strict=True)
-    run = preloaded.start([os.fsdecode(arg) for arg in args], env, os.fspath(cwd or os.getcwd()), its)
+    run = preloaded.Request([*map(os.fsdecode, args)], env, os.fspath(cwd or os.getcwd())).start(its)
     for one in its:
         os.close(one)
     with open(ours[1], "rb") as out, open(ours[2], "rb") as err, ThreadPoolExecutor(3) as pool:

@@ -35,7 +35,7 @@ class Stage:
         self.resize(columns, rows)
         self.before = termios.tcgetattr(its)
         streams = (its if stdin is None else stdin, its, its)
-        self.run = preloaded.start(args, surroundings(env), os.getcwd(), streams, own_session=True)
+        self.run = preloaded.Request(args, surroundings(env), os.getcwd(), own_session=True).start(streams)
         self.its = its  # held, so that what it was set to can be read at the end
         self.shown = b""
         self._draw_anew()
@@ -46,7 +46,7 @@ class Stage:
     def __exit__(self, *raised: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.run.pid, signal.SIGKILL)
-        with contextlib.suppress(ConnectionError):  # its code has been asked for
+        with contextlib.suppress(EOFError):  # its code has been asked for
             self.run.wait(LIMIT)
         self.run.close()
         os.close(self.terminal)

@@ -37,8 +37,7 @@ def run(args: Sequence[str], folder: Path, env: Mapping[str, str], fault: Fault 
         try:
             streams = os.open(os.devnull, os.O_RDONLY), *(os.open(path, NEW) for path in (out, err))
             _spoil(fault, report)
-            request = {"args": [*args], "env": surroundings(env), "cwd": str(folder), "own_session": False}
-            preloaded.become(request, streams)
+            preloaded.Request(args, surroundings(env), str(folder)).become(streams)
         except BaseException as error:
             err.write_text(f"the harness failed: {error!r}\n")
         finally:
