@@ -5,12 +5,13 @@ import json
 import os
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
-from tests.shell import attn, here, shell, terminal
+from tests.shell import attn, here, shell, terminal, told
 from tests.thorough import like_cases
 from tests.trace.test_schema import complaints, keeps_promises, read
 
@@ -27,6 +28,7 @@ def shares(*shape, seed=0, mask=None):
 
 def saved(path, content):
     """Write JSON, or an array, or several, as the file's name says; return the name."""
+    path = Path(path)
     if path.suffix == ".npy":
         np.save(path, content)
     elif path.suffix == ".npz":
@@ -38,16 +40,26 @@ def saved(path, content):
     return str(path)
 
 
-def record(*args):
-    ran = here("show", *args, "-f", "json")
+def put(content):
+    """Write an array, or several, or a record to this folder, and return the file's name; a name is one already."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        is_of_arrays = any(isinstance(value, np.ndarray) for value in content.values())
+        return saved("a.npz" if is_of_arrays else "a.json", content)
+    return saved("a.npy", content)
+
+
+def record(of, *args):
+    ran = here("show", put(of), *args, "-f", "json")
     assert (ran.code, ran.err) == (0, "")
     found = read(ran.out)
     assert complaints(found) == [] and found["kind"] == "show"
     return found
 
 
-def refused(*args, code=65):
-    ran = here("show", *args)
+def refused(of, *args, code=65):
+    ran = here("show", put(of), *args)
     assert (ran.code, ran.out) == (code, "") and ran.err.count("\n") == 1
     return ran.err
 
@@ -56,7 +68,7 @@ def close(found, expected):
     np.testing.assert_allclose(np.array(found, float), expected, rtol=0, atol=1e-12)
 
 
-def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(tmp_path):
+def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(at):
     ran = shell(f'attn self "{FOX}" -f json --steps | attn show -')
     assert (ran.code, ran.err) == (0, "")
     table = attn("self", FOX).out
@@ -64,11 +76,11 @@ def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(tmp_pa
     # A file tells no main verb: the sentence is of another row.
     assert shown[0] == own[0] and shown[2:] == own[2:]
     assert "given by standard input" in ran.out
-    path = saved(tmp_path / "a.json", here("self", FOX, "-f", "json", "--steps").out)
-    shown, own = (here(*command, "-q", "jumped").out for command in (("show", path), ("self", FOX)))
+    here("self", FOX, "-f", "json", "--steps", "-o", "a.json")
+    shown, own = (here(*command, "-q", "jumped").out for command in (("show", "a.json"), ("self", FOX)))
     part = own[own.index("One row by hand") : own.index("The weights")]
     assert "distance = " in part and part in shown
-    assert "6. Values" in here("show", path, "--steps").out
+    assert "6. Values" in here("show", "a.json", "--steps").out
 
 
 @pytest.mark.parametrize(
@@ -90,10 +102,10 @@ def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(tmp_pa
     ids=" ".join,
 )
 @like_cases
-def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_path):
+def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, at):
     for steps in ((), ("--steps",)):
         told = read(here(*args, "-f", "json", *steps).out)
-        again = record(saved(tmp_path / "a.json", told), *steps)
+        again = record(told, *steps)
         if "-q" in args:  # the record's rows are all there is now
             for n, entry in enumerate(told["summary"]):
                 entry["query_index"] = n
@@ -107,9 +119,8 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
             for name in set(before) - {"name"} if steps else ():
                 restricted = name.startswith("position_") and "-q" in args
                 if before[name] is not None and not restricted:
-                    np.testing.assert_allclose(
-                        np.array(head[name], float), np.array(before[name], float), rtol=1e-6, atol=1e-6
-                    )
+                    one, other = (np.array(each[name], float) for each in (head, before))
+                    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
         if steps:
             assert (again["score"], again["scale"]) == (told["score"], told["scale"])
             assert again["temperature"] == told["temperature"]
@@ -120,6 +131,14 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
 
 
 STEPS, OUT = "do not lead to its weights", "left out"
+NO_STEPS = ({"scores": [[1.0]]}, {"q": None}, {"v": [[1.0, 2.0]]})
+NO_SETTINGS = (
+    {"temperature": 10**400},
+    {"temperature": 0},
+    {"scale": 0.3},
+    {"score": "x"},
+    {"x_query": [[1]]},
+)
 
 
 @pytest.mark.parametrize(
@@ -128,44 +147,38 @@ STEPS, OUT = "do not lead to its weights", "left out"
         (STEPS, lambda told, head: head["k"][0].__setitem__(0, 9.5)),
         (STEPS, lambda told, head: head["W_v"][0].__setitem__(0, 9.5)),
         (STEPS, lambda told, head: head["output"][1].__setitem__(0, 9.5)),
-        *(
-            (STEPS, lambda told, head, new=new: head.update(new))
-            for new in ({"scores": [[1.0]]}, {"q": None})
-        ),
-        (STEPS, lambda told, head: head.update(v=[[1.0, 2.0]])),
-        *((OUT, lambda told, head, t=t: told.update(temperature=t)) for t in (10**400, 0)),
-        *((OUT, lambda told, head, new=new: told.update(new)) for new in ({"scale": 0.3}, {"score": "x"})),
-        (OUT, lambda told, head: told.update(x_query=[[1]])),
+        *((STEPS, lambda told, head, new=new: head.update(new)) for new in NO_STEPS),
+        *((OUT, lambda told, head, new=new: told.update(new)) for new in NO_SETTINGS),
     ],
 )
-def test_steps_or_settings_that_do_not_lead_to_the_weights_are_left_out_aloud(said, change, tmp_path):
+def test_steps_or_settings_that_do_not_lead_to_the_weights_are_left_out_aloud(said, change, at):
     told = read(here("example", "coffee", "-f", "json", "--steps").out)
     change(told, told["heads"][0])
-    again = record(saved(tmp_path / "a.json", told | {"mask_name": None}))
+    again = record(told | {"mask_name": None})
     close(again["weights"], told["weights"])
     assert again["score"] is None
     assert sum(said in note for note in again["notes"]) == 1
-    assert "no arithmetic" in here("show", str(tmp_path / "a.json"), "-q", "she").out
+    assert "no arithmetic" in here("show", "a.json", "-q", "she").out
 
 
-def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(tmp_path):
+def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(at):
     content = {"attentions": shares(3, 2, 8, 8).tolist(), "tokens": CAT}
-    path = saved(tmp_path / "a.json", content)
-    once = record(path, "--layer", "1", "--join-pieces", "--hide-special")
-    again = record(saved(tmp_path / "b.json", once))
+    once = record(content, "--layer", "1", "--join-pieces", "--hide-special")
+    again = record(once)
     assert again["projection"]["layer"] == once["projection"]["layer"] == 1
     for name in ("weights", "query_tokens", "mask", "summary"):
         assert again[name] == once[name]
     assert set(once["notes"]) < set(again["notes"])
     line = here("self", "she likes coffee", "-f", "jsonl").out
-    assert record(saved(tmp_path / "a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
-    assert "2 records" in refused(saved(tmp_path / "b.jsonl", line * 2))
-    links = here("self", FOX, "--top", "2", "-f", "json").out
-    assert "without --top" in refused(saved(tmp_path / "a.json", links))
-    nearest = here("vectors", "nearest", "cat", "-f", "json").out
-    assert "'nearest'" in refused(saved(tmp_path / "a.json", nearest))
-    error = here("self", "x", "--head", "nobody", "-f", "json").err
-    assert "an error of attn: There is no head 'nobody'" in refused(saved(tmp_path / "a.json", error))
+    assert record(saved("a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
+    assert "2 records" in refused(saved("b.jsonl", line * 2))
+    for command, said in (
+        (("self", FOX, "--top", "2"), "without --top"),
+        (("vectors", "nearest", "cat"), "'nearest'"),
+        (("self", "x", "--head", "nobody"), "an error of attn: There is no head 'nobody'"),
+    ):
+        ran = here(*command, "-f", "json")
+        assert said in refused(saved("a.json", ran.out or ran.err))
 
 
 # Arrays: their axes, layers, heads, batches
@@ -173,10 +186,10 @@ def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(tmp_path)
 
 @pytest.mark.parametrize("suffix", [".npy", ".json", ".npz", ".safetensors"])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 3), (3, 2, 3, 3), (3, 1, 2, 3, 3)], ids=str)
-def test_the_axes_are_layers_heads_queries_keys(shape, suffix, tmp_path):
+def test_the_axes_are_layers_heads_queries_keys(shape, suffix, at):
     weights = shares(*shape)
     content = {".npy": weights, ".json": weights.tolist()}.get(suffix, {"attentions": weights})
-    path = saved(tmp_path / f"a{suffix}", content)
+    path = saved(f"a{suffix}", content)
     whole = (weights[:, 0] if len(shape) == 5 else weights).reshape((-1, *shape[-2:]))
     layers, heads = (3, 2) if len(shape) > 3 else (1, whole.shape[0])
     whole = whole.reshape(layers, heads, *shape[-2:])
@@ -189,47 +202,42 @@ def test_the_axes_are_layers_heads_queries_keys(shape, suffix, tmp_path):
     assert f"Its layers are 0 to {layers - 1}" in refused(path, "--layer", "3", code=2) or layers == 1
 
 
-def test_a_batch_of_several_texts_is_asked_which_and_lists_its_tokens_text_by_text(tmp_path):
+def test_a_batch_of_several_texts_is_asked_which_and_lists_its_tokens_text_by_text(at):
     weights = shares(2, 3, 2, 4, 4)
-    path = saved(tmp_path / "a.npy", weights)
-    assert "(2, 3, 2, 4, 4)" in refused(path) and "--batch N" in refused(path)
-    close(record(path, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
-    assert all("has 0 to 2" in refused(path, "--batch", n, code=2) for n in ("3", "-1"))
-    assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0, 0]), "--batch", "1", code=2)
+    assert "(2, 3, 2, 4, 4)" in (said := refused(weights)) and "--batch N" in said
+    close(record(weights, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
+    assert all("has 0 to 2" in refused(weights, "--batch", n, code=2) for n in ("3", "-1"))
+    assert "has no batch" in refused(weights[0, 0, 0], "--batch", "1", code=2)
     weights, tokens = shares(2, 2, 2, 3, 3), [["a", "b", "c"], ["d", "e", "f"]]
-    path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens)})
-    assert record(path, "--batch", "1")["query_tokens"] == tokens[1]
-    (tmp_path / "t.json").write_text(json.dumps(tokens))
-    lone = (saved(tmp_path / "b.npy", weights), "--batch", "0", "--tokens", str(tmp_path / "t.json"))
-    assert record(*lone)["key_tokens"] == tokens[0]
-    single = saved(tmp_path / "c.npz", {"attentions": weights[:, :1], "tokens": np.array(tokens[:1])})
+    both = {"attentions": weights, "tokens": np.array(tokens)}
+    assert record(both, "--batch", "1")["query_tokens"] == tokens[1]
+    (at / "t.json").write_text(json.dumps(tokens))
+    assert record(weights, "--batch", "0", "--tokens", "t.json")["key_tokens"] == tokens[0]
+    single = {"attentions": weights[:, :1], "tokens": np.array(tokens[:1])}
     assert record(single)["query_tokens"] == tokens[0]
 
 
-def test_layers_saved_one_by_one_are_put_in_order_and_of_several_arrays_one_is_to_be_named(tmp_path):
+def test_layers_saved_one_by_one_are_put_in_order_and_of_several_arrays_one_is_to_be_named(at):
     layers = {f"layer_{n}": shares(1, 2, 3, 3, seed=n) for n in range(11)}
-    path = saved(tmp_path / "a.npz", dict(sorted(layers.items())) | {"tokens": np.array(["a", "b", "c"])})
+    path = put(dict(sorted(layers.items())) | {"tokens": np.array(["a", "b", "c"])})
     assert sorted(layers)[2] == "layer_10"
     found = record(path, "--layer", "9", "--head", "1")
     close(found["weights"], layers["layer_9"][0, 1])
     assert found["query_tokens"] == ["a", "b", "c"] and found["projection"]["layer"] == 9
     close(record(path, "--array", "layer_10")["weights"], layers["layer_10"][0, 0])
-    np.savez(tmp_path / "b.npz", *layers.values())
-    close(record(str(tmp_path / "b.npz"))["weights"], layers["layer_10"][0, 0])
+    np.savez("b.npz", *layers.values())
+    close(record("b.npz")["weights"], layers["layer_10"][0, 0])
     del layers["layer_4"]
-    assert "lacks a layer" in refused(saved(tmp_path / "c.npz", layers))
-    layers["layer_4"] = shares(1, 2, 3, 4)
-    assert "(1, 2, 3, 4)" in refused(saved(tmp_path / "d.npz", layers))
+    assert "lacks a layer" in refused(layers)
+    assert "(1, 2, 3, 4)" in refused(layers | {"layer_4": shares(1, 2, 3, 4)})
     arrays = {"encoder_attentions": shares(2, 1, 2, 3, 3), "cross_attentions": shares(2, 1, 2, 4, 3)}
-    path = saved(tmp_path / "a.npz", arrays)
-    assert "encoder_attentions, cross_attentions" in refused(path)
-    close(record(path, "--array", "cross_attentions")["weights"], arrays["cross_attentions"][1, 0, 0])
-    assert "It has encoder_attentions" in refused(path, "--array", "x", code=2)
-    found = record(saved(tmp_path / "b.json", {"weights": [[1]], "loss": 0.5}))
-    assert found["notes"][0].endswith("b.json: loss.")
+    assert "encoder_attentions, cross_attentions" in refused(arrays)
+    close(record(arrays, "--array", "cross_attentions")["weights"], arrays["cross_attentions"][1, 0, 0])
+    assert "It has encoder_attentions" in refused(arrays, "--array", "x", code=2)
+    assert record({"weights": [[1]], "loss": 0.5})["notes"][0].endswith("a.json: loss.")
 
 
-def test_standard_input_may_be_binary(tmp_path):
+def test_standard_input_may_be_binary():
     weights = shares(2, 3, 3)
     np.save(stream := io.BytesIO(), weights)
     ran = attn("show", "-", "--head", "1", "-f", "json", input=stream.getvalue())
@@ -241,40 +249,28 @@ def test_standard_input_may_be_binary(tmp_path):
 # Refused: one line, with the place and the way out
 
 
-def test_a_pickle_is_never_read(tmp_path):
+def test_a_pickle_is_never_read(at):
     class Loud:
         def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "obeyed"),)
+            return os.mkdir, ("obeyed",)
 
-    (tmp_path / "a.pt").write_bytes(pickle.dumps(Loud()))
-    assert "pickle" in refused(str(tmp_path / "a.pt"))
-    with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
+    (at / "a.pt").write_bytes(pickle.dumps(Loud()))
+    with zipfile.ZipFile("b.pt", "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(Loud()))
-    assert "torch.stack" in refused(str(tmp_path / "b.pt"))
-    np.save(tmp_path / "c.npy", np.array([Loud()], dtype=object), allow_pickle=True)
-    assert "could run code" in refused(str(tmp_path / "c.npy"))
-    assert not (tmp_path / "obeyed").exists()
+    np.save("c.npy", np.array([Loud()], dtype=object), allow_pickle=True)
+    for name, said in (("a.pt", "pickle"), ("b.pt", "torch.stack"), ("c.npy", "could run code")):
+        assert said in refused(name)
+    assert not (at / "obeyed").exists()
 
 
 NO_ATTENTION = [
-    *(
-        ("", "is empty"),
-        ("hello", "neither JSON nor"),
-        ("[[1, 0], [0, 1]", "not JSON"),
-        ("{}", "holds no weights"),
-    ),
-    *(
-        ("[]", "shape (0,)"),
-        ("[[]]", "shape (1, 0)"),
-        ("[1, 2]", "shape (2,)"),
-        ("[" * 100_000, "nested too deeply"),
-    ),
+    *(("", "is empty"), ("hello", "neither JSON nor"), ("[[1, 0], [0, 1]", "not JSON"), ("[]", "shape (0,)")),
+    *(("{}", "holds no weights"), ("[[]]", "shape (1, 0)"), ("[1, 2]", "shape (2,)")),
+    ("[" * 100_000, "nested too deeply"),
     ("[[1, 0], [1]]", "[0] has 2 numbers, [1] has 1 number."),
     ("[[[1, 0], [1, 0]], [[0, 1], 3]]", "[1][0] has 2 numbers, [1][1] is no list"),
-    *(
-        ('[["a"]]', 'not a matrix of numbers: "a" stands at [0][0]'),
-        ("[[0.5, null]]", "null stands at [0][1]"),
-    ),
+    ('[["a"]]', 'not a matrix of numbers: "a" stands at [0][0]'),
+    ("[[0.5, null]]", "null stands at [0][1]"),
     *(('{"weights": "x"}', "not a matrix of numbers"), ('{"scores": [1]}', "holds no weights: scores")),
     ('{"weights": [[1]], "tokens": "the"}', "should be a list of tokens"),
     ('{"weights": [[1]], "tokens": [""]}', "token 0 is empty"),
@@ -287,36 +283,37 @@ NO_ATTENTION = [
     ),
     ("[[0.5, 0.5], [1.5, -0.5]]", "head 0, query 1, key 0 is 1.5"),
     ("[[[1, 0]], [[2, -1]]]", "head 1, query 0, key 0 is 2"),
-    *(
-        (f"[[0.5, {number}]]", f"query 0, key 1 is {said}")
-        for number, said in (("Infinity", "inf"), ("NaN", "nan"))
-    ),
+    *(("[[0.5, Infinity]]", "query 0, key 1 is inf"), ("[[0.5, NaN]]", "query 0, key 1 is nan")),
     ('{"schema": "attn/1", "kind": "self"}', "'self', which has no weights"),
     ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a matrix of numbers"),
 ]
 
 
 @pytest.mark.parametrize(("content", "told"), NO_ATTENTION)
-def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, told, tmp_path):
+def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, told, at):
     args = ("--head", "all") if "2, -1" in content else ()
-    assert told in refused(saved(tmp_path / "a.json", content), *args)
+    assert told in refused(saved("a.json", content), *args)
 
 
-def test_other_files_and_options_are_refused_and_nothing_to_read_is_help(tmp_path):
-    assert "No such file" in refused(str(tmp_path / "a.npy"), code=66)
-    assert "a directory" in refused(str(tmp_path), code=66)
-    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
-    assert "not a sound .npy" in refused(str(tmp_path / "a.npy"))
-    path = saved(tmp_path / "b.json", "[[1, 0], [0.5, 0.5]]")
-    assert "requires --hide-special" in refused(path, "--renormalize", code=2)
-    for option in ("--join-pieces", "--hide-special"):
-        assert "Give --tokens" in refused(path, option, code=2)
-    for name in ("numpy", "torch", "keras"):
-        assert "weights alone" in refused(path, "-f", f"code:{name}", code=2)
-    assert "no head 'x'" in refused(path, "--head", "x", code=2)
-    assert "no token 'z'" in refused(path, "-q", "z", code=2)
-    assert "No such option" in refused(path, "--temperature", "2", code=2)
-    own = saved(tmp_path / "c.json", here("self", "a b", "-f", "json").out)
+OPTIONS = {
+    "requires --hide-special": "--renormalize",
+    "Give --tokens": "--join-pieces|--hide-special",
+    "weights alone": "-f code:numpy|-f code:torch|-f code:keras",
+    "no head 'x'": "--head x",
+    "no token 'z'": "-q z",
+    "No such option": "--temperature 2",
+}
+
+
+def test_other_files_and_options_are_refused_and_nothing_to_read_is_help(at):
+    assert "No such file" in refused("a.npy", code=66)
+    assert "a directory" in refused(str(at), code=66)
+    (at / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    assert "not a sound .npy" in refused("a.npy")
+    for said, each in OPTIONS.items():
+        for options in each.split("|"):
+            assert said in refused([[1, 0], [0.5, 0.5]], *options.split(), code=2)
+    own = saved("c.json", here("self", "a b", "-f", "json").out)
     assert "attn's own JSON" in refused(own, "--batch", "0", code=2)
     ran = terminal("show")
     assert ran.code == 2 and "Usage: attn show" in ran.out and "There is no file." in ran.out
@@ -338,48 +335,49 @@ TOKENS = [
 def test_tokens_are_typed_or_stand_in_a_file(value, content, tokens, at):
     if content is not None:
         (at / value).write_text(content, encoding="utf-8")
-    found = record(saved(at / "a.npy", shares(3, 3)), "--tokens", value)
+    found = record(shares(3, 3), "--tokens", value)
     assert found["query_tokens"] == found["key_tokens"] == tokens
     assert found["query_ids"] == [0, 1, 2]
 
 
 def test_a_list_of_tokens_that_is_none_is_refused(at):
-    path = saved(at / "a.npy", shares(3, 3))
     (at / "t.txt").write_text("a\n\nb\n")
     (at / "t.json").write_text('{"a": 1}')
-    for value, code, told in (
+    for value, code, said in (
         *(("t.txt", 65, "token 1 is empty"), ("t.json", 65, "not a JSON list")),
         *(("u.txt", 66, "No such file"), (" ", 2, "holds no token")),
     ):
-        assert told in refused(path, "--tokens", value, code=code)
+        assert said in refused(shares(3, 3), "--tokens", value, code=code)
 
 
-def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(tmp_path):
-    path = saved(tmp_path / "a.npy", shares(2, 5, 7))
+def names(*args):
+    found = record(*args)
+    return " ".join(found["query_tokens"]), " ".join(found["key_tokens"])
+
+
+def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(at):
+    path = put(shares(2, 5, 7))
     told = refused(path, "--tokens", "The cat sat")
     assert "3 tokens" in told and "5 queries (rows)" in told and "[CLS]" in told
     told = refused(path, "--context-tokens", "a b c d e f g h")
     assert "8 tokens" in told and "7 keys (columns)" in told
-    found = record(path, "--tokens", "a b c d e", "--context-tokens", "f g h i j k l")
-    assert (found["query_tokens"], found["key_tokens"]) == (list("abcde"), list("fghijkl"))
-    assert record(path, "--tokens", "a b c d e")["key_tokens"][0] == "k0"
-    found = record(saved(tmp_path / "a.npy", shares(2, 2)))
-    assert (found["query_tokens"], found["key_tokens"]) == (["q0", "q1"], ["k0", "k1"])
-    assert found["query_ids"] is None
-    assert here("show", str(tmp_path / "a.npy")).out.startswith("Attention: 2 queries")
-    assert here("show", str(tmp_path / "a.npy"), "--tokens", "a b").out.startswith("Self-attention: 2")
-    path = saved(tmp_path / "a.json", {"weights": [[0.5, 0.5], [1, 0]], "tokens": ["a", "b"]})
-    assert record(path)["key_tokens"] == ["a", "b"]
-    assert record(path, "--tokens", "c d")["key_tokens"] == ["c", "d"]
-    found = record(path, "--context-tokens", "c d")
-    assert (found["query_tokens"], found["key_tokens"]) == (["a", "b"], ["c", "d"])
+    own, other = "a b c d e", "f g h i j k l"
+    assert names(path, "--tokens", own, "--context-tokens", other) == (own, other)
+    assert names(path, "--tokens", own)[1].startswith("k0 ")
+    path = put(shares(2, 2))
+    assert names(path) == ("q0 q1", "k0 k1") and record(path)["query_ids"] is None
+    assert here("show", path).out.startswith("Attention: 2 queries")
+    assert here("show", path, "--tokens", "a b").out.startswith("Self-attention: 2")
+    path = put({"weights": [[0.5, 0.5], [1, 0]], "tokens": ["a", "b"]})
+    assert names(path) == ("a b", "a b") and names(path, "--tokens", "c d") == ("c d", "c d")
+    assert names(path, "--context-tokens", "c d") == ("a b", "c d")
     both = {"weights": [[0.5, 0.5], [1, 0]], "query_tokens": ["a", "b"], "key_tokens": ["c", "d"]}
-    assert record(saved(tmp_path / "b.json", both), "--tokens", "x y")["key_tokens"] == ["x", "y"]
+    assert names(both, "--tokens", "x y")[1] == "x y"
 
 
-def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(tmp_path):
+def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(at):
     weights = shares(2, 2, 4, 4, mask=np.tri(4))
-    path = saved(tmp_path / "a.npy", weights)
+    path = put(weights)
     found = record(path, "--head", "all")
     assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
     assert sum("treated as causally masked" in note for note in found["notes"]) == 1
@@ -388,21 +386,20 @@ def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(tmp_pat
     assert here("show", path, "-f", "csv").out.splitlines()[1].endswith(",,,")
     assert record(path, "--mask", "none")["mask"] is None
     weights[0, 1, 0, 1] = 1e-30
-    assert record(saved(tmp_path / "b.npy", weights))["mask"] is None
-    for weights in (np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
-        assert record(saved(tmp_path / "a.npy", np.array(weights)))["mask"] is None
+    for unmasked in (weights, np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
+        assert record(unmasked)["mask"] is None
     allowed = np.array([[1, 1, 1, 0, 0]] * 5)
-    path = saved(tmp_path / "a.npy", shares(2, 5, 5, mask=allowed))
-    found = record(path, "--tokens", "<s> a </s> <pad> <pad>")
+    path, padded = put(shares(2, 5, 5, mask=allowed)), ("--tokens", "<s> a </s> <pad> <pad>")
+    found = record(path, *padded)
     assert found["mask"] == allowed.astype(bool).tolist()
     assert any("<pad> gets exactly 0" in note for note in found["notes"])
     assert record(path, "--tokens", "a b c d e")["mask"] is None, "words may get nothing"
-    assert record(path, "--tokens", "<s> a </s> <pad> <pad>", "--hide-special")["mask"] is None
+    assert record(path, *padded, "--hide-special")["mask"] is None
 
 
 def test_a_mask_is_named_by_hand_or_by_file_and_must_be_kept(at):
     window = np.abs(np.subtract.outer(range(4), range(4))) <= 1
-    path = saved(at / "a.npy", shares(4, 4, mask=window))
+    path = put(shares(4, 4, mask=window))
     found = record(path, "--mask", "window:1")
     assert (found["mask_name"], found["mask"]) == ("window:1", window.tolist())
     assert "off from key 1" in refused(path, "--mask", "window:0")
@@ -410,15 +407,14 @@ def test_a_mask_is_named_by_hand_or_by_file_and_must_be_kept(at):
     assert record(path, "--mask", "m.json", "--mask-true", "blocked")["mask"] == window.tolist()
     assert "--mask-true" in refused(path, "--mask", "m.json", code=2)
     in_file = {"weights": shares(4, 4, mask=window).tolist(), "mask": window.tolist()}
-    found = record(saved(at / "b.json", in_file))
+    found = record(in_file)
     assert (found["mask_name"], found["mask"]) == ("as given", window.tolist())
 
 
-def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at, tmp_path):
+def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at):
     weights = shares(2, 3, 3)
     weights[:, 1] = np.nan
-    saved(at / "a.npy", weights)
-    found = record("a.npy")
+    found = record(weights)
     assert found["weights"][1] == [0, 0, 0] and found["mask"][1] == [False] * 3
     assert found["mask_name"] == "exact zeros"
     assert any("1 query has NaN" in note for note in found["notes"])
@@ -426,18 +422,17 @@ def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at
     for format in ("table", "bars", "markdown", "csv"):
         assert "nan" not in here("show", "a.npy", "-f", format).out
     weights[1, 1] = 1 / 3
-    found = record(saved(at / "b.npy", weights))
+    found = record(weights)
     assert found["mask"] is None and found["weights"][1] == [0, 0, 0], "another head looks"
     weights = shares(2, 3, 3)
     weights[1, 0] *= 0.5
     weights[1, 2] *= 0.9
-    path = saved(tmp_path / "a.npy", weights)
-    found = record(path, "--head", "1")
+    found = record(weights, "--head", "1")
     close(found["weights"], weights[1])
     assert "2 of 3 rows do not sum to one but to 0.500 to 0.900, and are shown as they are." in found["notes"]
-    assert not record(path, "--head", "0")["notes"]
-    assert "2 of 6 rows" in here("show", path, "--head", "all", "-f", "csv").err
-    assert " 0.500\n" in here("show", path, "--head", "1").out
+    assert not record("a.npy", "--head", "0")["notes"]
+    assert "2 of 6 rows" in here("show", "a.npy", "--head", "all", "-f", "csv").err
+    assert " 0.500\n" in here("show", "a.npy", "--head", "1").out
 
 
 def joined(weights, runs):
@@ -448,38 +443,36 @@ def joined(weights, runs):
 RUNS, WORDS = [[0], [1], [2, 3], [4, 5], [6], [7]], ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
 
 
-def test_pieces_are_joined_on_request_with_their_mask(tmp_path):
+def test_pieces_are_joined_on_request_with_their_mask(at):
     weights = shares(3, 2, 8, 8)
-    path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(CAT)})
-    assert record(path)["query_tokens"] == CAT
-    found = record(path, "--join-pieces", "--layer", "1", "--head", "1")
+    assert record({"attentions": weights, "tokens": np.array(CAT)})["query_tokens"] == CAT
+    found = record("a.npz", "--join-pieces", "--layer", "1", "--head", "1")
     assert found["query_tokens"] == found["key_tokens"] == WORDS
     close(found["weights"], joined(weights[1, 1], RUNS))
     close(np.sum(found["weights"], axis=1), 1)
     assert any("8 tokens made 6 words" in note for note in found["notes"])
     keeps_promises(found)
     weights = shares(8, 8, mask=np.tri(8))
-    path = saved(tmp_path / "a.json", {"weights": weights.tolist(), "tokens": CAT})
-    found = record(path, "--join-pieces", "--hide-special")
+    found = record({"weights": weights.tolist(), "tokens": CAT}, "--join-pieces", "--hide-special")
     assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
     close(found["weights"], np.array(joined(weights, RUNS))[1:5, 1:5])
     near = np.abs(np.subtract.outer(range(8), range(8))) <= 2
-    path = saved(tmp_path / "b.json", {"weights": shares(8, 8, mask=near).tolist(), "tokens": CAT})
-    found = record(path, "--join-pieces", "--mask", "window:2")
+    found = record(
+        {"weights": shares(8, 8, mask=near).tolist(), "tokens": CAT}, "--join-pieces", "--mask", "window:2"
+    )
     assert found["mask_name"] == "window:2 of all tokens"
     keeps_promises(found)
-    tokens = ["<s>", "Ġ<", "s", ">", "Ġhere", "</s>"]
-    path = saved(tmp_path / "a.json", {"weights": shares(6, 6).tolist(), "tokens": tokens})
+    path = put({"weights": shares(6, 6).tolist(), "tokens": ["<s>", "Ġ<", "s", ">", "Ġhere", "</s>"]})
     assert record(path, "--join-pieces")["query_tokens"] == ["<s>", "<s>", "here", "</s>"]
     assert record(path, "--join-pieces", "--hide-special")["query_tokens"] == ["<s>", "here"]
 
 
 @pytest.mark.parametrize("renormalize", [False, True])
-def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_them(renormalize, tmp_path):
+def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_them(renormalize, at):
     weights = shares(2, 8, 8)
-    path = saved(tmp_path / "a.json", {"weights": weights.tolist(), "tokens": CAT})
     option = "--renormalize" if renormalize else "--no-renormalize"
-    found = record(path, "--hide-special", option, "--head", "1")
+    told = {"weights": weights.tolist(), "tokens": CAT}
+    found = record(told, "--hide-special", option, "--head", "1")
     left = weights[1, 1:7, 1:7]
     hidden = float(np.mean([1 - sum(row) for row in left]))
     close(found["weights"], [row / sum(row) for row in left] if renormalize else left)
@@ -489,78 +482,67 @@ def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_
     assert told in found["notes"]
 
 
-def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_without_pieces_nothing_changes(tmp_path):
+def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_without_pieces_nothing_changes(at):
     content = {"weights": [[1, 0, 0], [1, 0, 0], [0.5, 0.25, 0.25]], "tokens": ["<s>", "a", "b"]}
-    found = record(saved(tmp_path / "a.json", content), "--hide-special", "--renormalize", "--mask", "none")
+    found = record(content, "--hide-special", "--renormalize", "--mask", "none")
     assert found["weights"] == [[0, 0], [0.5, 0.5]]
     assert "1 row gave all to hidden tokens: zeros are left." in found["notes"]
     weights = shares(2, 2)
-    path = saved(tmp_path / "a.npy", weights)
-    found = record(path, "--tokens", "a b", "--join-pieces", "--hide-special")
+    found = record(weights, "--tokens", "a b", "--join-pieces", "--hide-special")
     close(found["weights"], weights)
     assert [note[:8] for note in found["notes"]] == ["No token", "No token"]
-    assert "Nothing is left" in refused(path, "--tokens", "[CLS] [SEP]", "--hide-special")
+    assert "Nothing is left" in refused(weights, "--tokens", "[CLS] [SEP]", "--hide-special")
     weights = np.random.default_rng(1).random((9, 9))
     weights[:, 0] = 0
     weights /= weights.sum(axis=-1, keepdims=True)
     assert (weights[1:].sum(axis=-1) - weights[1:, 1:].sum(axis=-1)).mean() < 0
-    tokens = ["[CLS]", *"abcdefgh"]
-    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)})
+    path = put({"weights": weights, "tokens": np.array(["[CLS]", *"abcdefgh"])})
     assert "with 0.0% of" in here("show", path, "--hide-special").out
 
 
-def test_the_screen_claims_nothing_of_scores_and_halves_are_weights_too(tmp_path):
-    path = saved(tmp_path / "a.npy", shares(2, 2))
+def test_the_screen_claims_nothing_of_scores_and_halves_are_weights_too(at):
+    path = put(shares(2, 2))
     for args in ((), ("--steps",), ("-q", "q0"), ("-f", "bars")):
         out = here("show", path, *args).out
         assert "Weights given by" in out and "no mask; head 0 of" not in out
         assert not [word for word in ("scale", "softmax", "sqrt", "W:") if word in out]
     assert "There are no steps to show" in here("show", path, "--steps").out
     weights = shares(2, 5, 5).astype(np.float16)
-    close(record(saved(tmp_path / "a.npy", weights))["weights"], weights[0].astype(float))
-    found = record(saved(tmp_path / "b.npy", np.array([[0, 1, 0], [0, 0, 1]])))
-    assert found["weights"] == [[0, 1, 0], [0, 0, 1]]
+    close(record(weights)["weights"], weights[0].astype(float))
+    assert record([[0, 1, 0], [0, 0, 1]])["weights"] == [[0, 1, 0], [0, 0, 1]]
 
 
-def test_a_large_matrix_keeps_each_rows_strongest_links(tmp_path):
+def test_a_large_matrix_keeps_each_rows_strongest_links(at):
     weights = shares(2, 1001, 1001).astype(np.float32)
-    path = saved(tmp_path / "a.npy", weights)
-    found = record(path, "--head", "mean", "--top", "3")
+    found = record(weights, "--head", "mean", "--top", "3")
     assert found["condensed"] and found["weights"] is None
     expected = weights.astype(float).mean(axis=0)
     for i in (0, 500, 1000):
         best = sorted(range(1001), key=lambda j: -expected[i, j])[:3]
         assert [key for query, key, _ in found["links"] if query == i] == best
         close([weight for query, _, weight in found["links"] if query == i], expected[i, best])
-    close(record(path, "-q", "q7", "--full")["weights"], weights[0, 7:8])
+    close(record("a.npy", "-q", "q7", "--full")["weights"], weights[0, 7:8])
 
 
-def test_a_safetensors_file_whose_first_byte_is_a_pickle_s_is_none(tmp_path):
+def test_a_safetensors_file_whose_first_byte_is_a_pickle_s_is_none(at):
     """The file begins with the length of its header, which may end in the byte that a pickle begins with."""
     plain = safetensors({"attentions": np.full((1, 2, 2), 0.5, np.float32)})
     header = plain[8 : 8 + int.from_bytes(plain[:8], "little")].rstrip().ljust(128)
     tensors = plain[8 + int.from_bytes(plain[:8], "little") :]
-    (tmp_path / "a.safetensors").write_bytes((128).to_bytes(8, "little") + header + tensors)
-    assert record(str(tmp_path / "a.safetensors"))["weights"] == [[0.5, 0.5], [0.5, 0.5]]
+    (at / "a.safetensors").write_bytes((128).to_bytes(8, "little") + header + tensors)
+    assert record("a.safetensors")["weights"] == [[0.5, 0.5], [0.5, 0.5]]
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_safetensors_in_half_precision_are_shown_computed_with_and_compared(kind, tmp_path):
+@pytest.mark.parametrize("half", [np.float16, as_bfloat16])
+def test_safetensors_in_half_precision_are_shown_computed_with_and_compared(half, at):
     weights = shares(2, 3, 40, 40).astype(np.float32)
-    half = as_bfloat16(weights) if kind == "bfloat16" else weights.astype(np.float16)
-    (tmp_path / "a.safetensors").write_bytes(safetensors({"attentions": half}))
-    found = record(str(tmp_path / "a.safetensors"), "--head", "1", "--layer", "0")
+    found = record(saved("a.safetensors", {"attentions": half(weights)}), "--head", "1", "--layer", "0")
     np.testing.assert_allclose(found["weights"], weights[0, 1], rtol=2**-7, atol=1e-6)
     assert not any("sum to one" in note for note in found["notes"])
     X = np.array([[1, 0.5], [-0.25, 2], [0, 1]], np.float32)  # exact in both
-    half = as_bfloat16(X) if kind == "bfloat16" else X.astype(np.float16)
-    (tmp_path / "a.safetensors").write_bytes(safetensors({"Q": half, "K": half, "V": half}))
-    saved(tmp_path / "b.safetensors", {"Q": X, "K": X, "V": X})
-    runs = [read(here("compute", str(tmp_path / f"{name}.safetensors"), "-f", "json").out) for name in "ab"]
-    assert runs[0]["weights"] == runs[1]["weights"]
-    W = np.eye(4, dtype=np.float32)
-    W = as_bfloat16(W) if kind == "bfloat16" else W.astype(np.float16)
-    (tmp_path / "w.safetensors").write_bytes(safetensors({f"W_{name}": W for name in "qkv"}))
-    of = ("a b c", "-e", "random", "--dim", "4", "-p", str(tmp_path / "w.safetensors"))
-    ran = here("compare", *of, "--vary", "score=scaled,dot")
-    assert (ran.code, ran.err) == (0, "")
+    files = (saved(f"{n}.safetensors", dict.fromkeys("QKV", M)) for n, M in enumerate((X, half(X))))
+    one, other = (read(here("compute", file, "-f", "json").out)["weights"] for file in files)
+    assert one == other
+    saved("w.safetensors", {f"W_{name}": half(np.eye(4, dtype=np.float32)) for name in "qkv"})
+    of = ("a b c", "-e", "random", "--dim", "4", "-p", "./w.safetensors")
+    told("compare", *of, "--vary", "score=scaled,dot")
