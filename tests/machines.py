@@ -5,11 +5,24 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from tests.shell import surroundings
 
 REUSE = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__MALLOC_{}_THRESHOLD_"
 MEMORY = {REUSE.format("TRIM"): "67108864", REUSE.format("MMAP"): "33554432"}  # as docs/scale.md has it
+
+
+def workers_of(pid: int | str) -> list[int]:
+    """Return the workers of a local cluster that a process has started, by whichever of its threads."""
+    found = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in listed.read_text().split():
+                if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                    found.append(int(child))
+    return found
 
 
 class Machines:

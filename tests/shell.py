@@ -81,6 +81,13 @@ def _started(
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
+def started(
+    *args: str, env: Mapping[str, str | None] | None = None, **options: Any
+) -> "subprocess.Popen[bytes]":
+    """Start `attn ARGS` in a process anew; the options are those of Popen."""
+    return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
+
+
 def _forked(
     args: Sequence[str | bytes],
     data: bytes,

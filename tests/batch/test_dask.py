@@ -18,8 +18,8 @@ import pytest
 from attn_cli.batch import cluster, scheduler
 from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records, write as write_lines
 from tests.batch.test_workers import running as alive
-from tests.machines import Machines
-from tests.shell import COMMAND, Ran, attn, here, surroundings, wait_for
+from tests.machines import Machines, workers_of
+from tests.shell import Ran, attn, here, started, wait_for
 from tests.thorough import takes_long
 
 pytestmark = NEEDS_DASK
@@ -62,12 +62,6 @@ def once(is_so: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]
     finally:
         over.set()
         thread.join()
-
-
-def children() -> list[int]:
-    """Return the workers of a local cluster of this process."""
-    ours = " ".join(thread.read_text() for thread in Path("/proc/self/task").glob("*/children")).split()
-    return [pid for pid in alive("spawn_main") if str(pid) in ours]
 
 
 def inputs() -> list[str]:
@@ -133,14 +127,14 @@ def test_workers_that_are_killed_lose_nothing(at):
     assert here("batch", "lines.txt", "-o", "one/").code == 0
 
     def kill() -> None:
-        for pid in children():
+        for pid in workers_of("self"):
             os.kill(pid, signal.SIGKILL)
 
     with once(Path("out/part-00001.jsonl").exists, kill):
         got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
     assert got == (0, "", "")
     assert content() == content("one")
-    assert not children()
+    assert not workers_of("self")
 
 
 def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at):
@@ -161,9 +155,8 @@ def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at)
 def test_no_process_is_left_after_a_signal(number, at):
     write_lines(100_000)
     marker = f"left-{os.getpid()}-{number}/"
-    command = [*COMMAND, "batch", "lines.txt", "-o", marker, *ON_DASK]
-    env = surroundings({"TMPDIR": str(Path.cwd())})
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True) as process:
+    own = {"env": {"TMPDIR": str(Path.cwd())}, "stderr": subprocess.PIPE, "start_new_session": True}
+    with started("batch", "lines.txt", "-o", marker, *ON_DASK, **own) as process:
         wait_for(lambda: list(Path().glob(f"{marker}part-*")))
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does
@@ -321,10 +314,8 @@ def test_an_address_or_a_time_that_is_none_is_wrong_usage(three):
 
 @contextmanager
 def running(address: str) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [*COMMAND, "batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", address]
-    with subprocess.Popen(
-        command, env=surroundings(), stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
+    command = ("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", address)
+    with started(*command, stderr=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield process
         finally:

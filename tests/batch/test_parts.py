@@ -17,7 +17,7 @@ from attn_cli.batch import folder, run, workers
 from attn_cli.errors import WriteError
 from tests.batch.folders import WORDS, content, ended, manifest, records, write
 from tests.models.checkpoints.by_hand import GPT2, byte_pairs, gpt2, saved
-from tests.shell import COMMAND, Ran, attn, here, surroundings
+from tests.shell import Ran, attn, here, started
 from tests.thorough import takes_long
 
 
@@ -155,12 +155,12 @@ def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
 @takes_long
 def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(at):
     write(40_000)
-    command = [*COMMAND, "batch", "lines.txt", "--top", "1", "-o", "out/", "--workers", "2"]
+    command = ("batch", "lines.txt", "--top", "1", "-o", "out/", "--workers", "2")
     for seconds in (0.7, 1.2):
-        with subprocess.Popen(command, env=surroundings(), stderr=subprocess.DEVNULL) as process:
+        with started(*command, stderr=subprocess.DEVNULL) as process:
             time.sleep(seconds)
             process.send_signal(signal.SIGKILL)
-    assert attn(*command[len(COMMAND) :]).code == 0
+    assert attn(*command).code == 0
     whole = attn("batch", "lines.txt", "--top", "1", "-o", "whole.jsonl")
     assert whole.code == 0 and records() == Path("whole.jsonl").read_text()
 

@@ -13,7 +13,7 @@ import pytest
 
 from attn_cli.batch import workers
 from tests.batch.folders import write
-from tests.shell import COMMAND, attn, here, surroundings, wait_for
+from tests.shell import attn, here, started, wait_for
 
 
 def running(marker: str) -> list[int]:
@@ -53,12 +53,11 @@ def test_any_number_of_processes_writes_the_same_bytes_shared_or_sent(slot, form
 
 
 @contextmanager
-def started(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
+def computing(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a batch that goes on for long, with two processes, until both of them are there."""
     write(60_000)
-    command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
-    pipes = {"stderr": subprocess.PIPE, "env": surroundings(), "start_new_session": True}
-    with subprocess.Popen(command, **pipes) as process:
+    command = ("batch", "lines.txt", "--workers", "2", "-o", marker)
+    with started(*command, stderr=subprocess.PIPE, start_new_session=True) as process:
         wait_for(lambda: len(running(marker)) == 3)
         yield process
     wait_for(lambda: not running(marker))
@@ -73,7 +72,7 @@ needs_proc = pytest.mark.skipif(
 @needs_proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
 def test_no_process_is_left_after_a_signal(number, at):
-    with started(f"left-{os.getpid()}-{number}.jsonl") as process:
+    with computing(f"left-{os.getpid()}-{number}.jsonl") as process:
         # A terminal sends an interrupt to all of them.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         said, code = process.stderr.read(), process.wait(timeout=60)
@@ -83,7 +82,7 @@ def test_no_process_is_left_after_a_signal(number, at):
 @needs_proc
 def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
     marker = f"killed-{os.getpid()}.jsonl"
-    with started(marker) as process:
+    with computing(marker) as process:
         os.kill(next(one for one in running(marker) if one != process.pid), signal.SIGKILL)
         said = process.stderr.read().decode()
         assert process.wait(timeout=60) == 71 and "was killed: memory may be short" in said

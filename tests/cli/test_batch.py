@@ -24,7 +24,7 @@ from attn_cli.vectors import table as remembered
 from attn_cli.vectors.table import bundled
 from tests.cli.tables import apart, told
 from tests.schema import complaints
-from tests.shell import COMMAND, attn, here, shell, surroundings, wait_for
+from tests.shell import COMMAND, attn, here, shell, started, surroundings, wait_for
 from tests.thorough import like_cases, takes_long
 
 LINES = ["The quick brown fox jumped over the lazy dog.", "she likes coffee"]
@@ -131,13 +131,11 @@ def test_lines_come_from_a_pipe_and_no_lines_are_no_records(at):
     assert here("batch", "/").code == here("batch", "missing.txt").code == 66
 
 
-def started(*more: str) -> subprocess.Popen:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*COMMAND, "batch", *RANDOM, *more], env=surroundings(), **pipes)
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 def test_a_record_is_there_before_the_next_line_is():
-    with started() as process:
+    with started("batch", *RANDOM, **PIPES) as process:
         for text in ("she likes", "the cat"):
             process.stdin.write(f"{text}\n".encode())
             process.stdin.flush()
@@ -273,7 +271,7 @@ def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
 
 @pytest.mark.parametrize("output", [(), ("-o", "x.jsonl")])
 def test_an_interrupt_leaves_whole_lines_or_no_file(output, at):
-    with started(*output) as process:
+    with started("batch", *RANDOM, *output, **PIPES) as process:
         process.stdin.write(b"she likes coffee\n" * 50)
         process.stdin.flush()
         if output:

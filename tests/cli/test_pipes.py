@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.cli.tables import apart, told, typed
-from tests.shell import COMMAND, attn, here, shell, surroundings, terminal, unread, wait_for
+from tests.shell import attn, here, shell, started, terminal, unread, wait_for
 from tests.thorough import like_cases, some
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -210,7 +209,7 @@ def test_a_failed_run_leaves_the_old_file_and_nothing_else(at):
 
 
 def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
-    process = subprocess.Popen([*COMMAND, "self"], stdin=-1, stdout=-1, stderr=-1, env=surroundings())
+    process = started("self", stdin=-1, stdout=-1, stderr=-1)
     process.stdin.write(b"the cat ")
     process.stdin.flush()
     wait_for(lambda: not unread(process.stdin))  # it has read that, and waits for more

@@ -5,30 +5,25 @@ EDQUOT, a short count), once or from then on, and is the last thing that its pro
 """
 
 import argparse
-import contextlib
 import importlib
 import os
 import random
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults.commands import COMMANDS, INPUTS
 from tests.faults.inject import KILLS
 from tests.faults.judge import baseline, faults, tried
-from tests.vectors.test_download import NAME, Mirror, entry, index
+from tests.vectors.test_download import NAME, entry, index, serving
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", default="", help="commands whose name holds this")
     parser.add_argument("--share", default="0/1", help="of the commands: 0/2 and 1/2 on two processors")
-    parser.add_argument(
-        "--sample", type=int, default=0, help="so many faults of each quick command, by --seed"
-    )
+    parser.add_argument("--sample", type=int, default=0, help="so many faults of each quick one, by --seed")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     mine, shares = map(int, asked.share.split("/"))
@@ -37,7 +32,11 @@ def main() -> int:
         importlib.import_module("gensim.models.word2vec")
     began = time.monotonic()
     total = wrong = kills = 0
-    with tempfile.TemporaryDirectory() as folder, _mirror():
+    data = INPUTS["new.txt.gz"]
+    with tempfile.TemporaryDirectory() as folder, serving() as mirror:  # for the command that downloads
+        mirror.files[f"/{NAME}/{NAME}.gz"] = data
+        mirror.lists(index(**{NAME: entry(data)}))
+        os.environ["ATTN_MIRROR"] = mirror.address
         wanted = [c for c in COMMANDS if asked.only in c.name and not (asked.sample and c.slow)]
         for command in wanted[mine::shares]:
             place = Path(folder) / "place"
@@ -54,24 +53,6 @@ def main() -> int:
             wrong += len(found)
     print(f"{total:,} faults ({kills:,} kills), {wrong:,} wrong, {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
-
-
-@contextlib.contextmanager
-def _mirror() -> Iterator[None]:
-    """Serve a set of vectors from this machine, for the command that downloads one."""
-    data = INPUTS["new.txt.gz"]
-    with Mirror() as server:
-        server.files[f"/{NAME}/{NAME}.gz"] = data
-        server.lists(index(**{NAME: entry(data)}))
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        os.environ["ATTN_MIRROR"] = server.address
-        try:
-            yield
-        finally:
-            server.go_on.set()
-            server.shutdown()
-            thread.join()
 
 
 if __name__ == "__main__":

@@ -15,82 +15,52 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 
+from tests.batch.folders import content
 from tests.bench.batch import sentences
-from tests.machines import Machines
-from tests.shell import COMMAND, surroundings
+from tests.machines import Machines, workers_of
+from tests.shell import started
 
 WORKERS = 2
 PAUSE = 1.0  # seconds that a new worker has before one is killed again
 LIMIT = 1 << 16  # bytes of a file, where no small disk can be mounted
 LOCAL = ("--engine", "dask", "--workers", str(WORKERS))
 
+Run = subprocess.Popen
 Ended = tuple[int, str, float]  # exit code, standard error, seconds
 
 
-def attn(folder: str, *options: str, during: Callable[[int], object] | None = None, limit: int = 0) -> Ended:
+def attn(folder: str, *options: str, during: Callable[[Run], object] | None = None, limit: int = 0) -> Ended:
     """Run attn batch into a folder, disturb it, and return how it ended; `limit` is of each file's bytes."""
     limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)) if limit else None
-    command = [*COMMAND, "batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options]
+    command = ("batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options)
     start = time.monotonic()
-    with subprocess.Popen(
-        command,
-        env=surroundings(),
-        stderr=subprocess.PIPE,
-        preexec_fn=limited,
-        start_new_session=True,
-        text=True,
-    ) as process:
+    pipes = {"stderr": subprocess.PIPE, "start_new_session": True, "text": True}
+    with started(*command, preexec_fn=limited, **pipes) as process:
         if during:
-            during(process.pid)
+            during(process)
         _, said = process.communicate()
-    lines = [
-        line for line in said.splitlines() if "waiting for" not in line
-    ]  # on a busy machine, for workers
+    lines = [line for line in said.splitlines() if "waiting for" not in line]  # for workers: a busy machine
     return process.returncode, "\n".join(lines), time.monotonic() - start
 
 
-def content(folder: str) -> dict[str, str]:
-    """Return the checksum of every file of a folder."""
-    return {path.name: blake2b(path.read_bytes()).hexdigest() for path in Path(folder).iterdir()}
-
-
-def workers_of(pid: int) -> list[int]:
-    """Return the workers that a run has started, by whichever of its threads."""
-    found = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in listed.read_text().split():
-                if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
-                    found.append(int(child))
-    return found
-
-
-def goes_on(pid: int) -> bool:
-    """Tell whether a run goes on: a process that has ended has no command line."""
-    with suppress(OSError):
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    return False
-
-
-def with_parts(folder: str, count: int, pid: int) -> None:
+def with_parts(folder: str, count: int, run: Run) -> None:
     """Wait until a run has so many parts, or has ended."""
-    while len(list(Path(folder).glob("part-*"))) < count and goes_on(pid):
+    while len(list(Path(folder).glob("part-*"))) < count and run.poll() is None:
         time.sleep(0.05)
 
 
-def killing(kills: int, folder: str, done: list[float]) -> Callable[[int], None]:
+def killing(kills: int, folder: str, done: list[float]) -> Callable[[Run], None]:
     """Return what kills a worker so many times while a run goes on; `done` gets the time of each."""
     draw = random.Random(0)
 
-    def act(pid: int) -> None:
-        with_parts(folder, 1, pid)
-        while len(done) < kills and goes_on(pid):
-            found = workers_of(pid)
+    def act(run: Run) -> None:
+        with_parts(folder, 1, run)
+        while len(done) < kills and run.poll() is None:
+            found = workers_of(run.pid)
             if len(found) == WORKERS:
                 os.kill(draw.choice(found), signal.SIGKILL)
                 done.append(time.monotonic())
@@ -113,7 +83,7 @@ def small_disk(folder: str) -> Iterator[tuple[int, Callable[[], object]]]:
         subprocess.run(["umount", folder], check=True)
 
 
-def compared(name: str, folder: str, ended: Ended, whole: dict[str, str]) -> Iterator[str]:
+def compared(name: str, folder: str, ended: Ended, whole: dict[str, bytes]) -> Iterator[str]:
     """Say how a run ended; it must have ended well, with the bytes of the undisturbed one."""
     (code, said, seconds), found = ended, content(folder)
     different = sorted(path for path in {*found, *whole} if found.get(path) != whole.get(path))
@@ -144,8 +114,8 @@ def campaign(lines: int, kills: int) -> Iterator[str]:
         yield f"{len(done)} kills: the run was too short"
     with Machines(WORKERS) as own:  # the scheduler is killed when a few parts are there
 
-        def kill(pid: int) -> None:
-            with_parts("lost", 5, pid)
+        def kill(run: Run) -> None:
+            with_parts("lost", 5, run)
             own.scheduler.kill()
 
         ended = attn("lost", "--engine", "dask", "--scheduler", own.address, during=kill)

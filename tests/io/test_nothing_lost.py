@@ -22,7 +22,7 @@ from attn_cli.errors import CreateError
 from attn_cli.io import files, signals
 from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
-from tests.shell import COMMAND, Ran, attn, here, shell, surroundings, unread, wait_for
+from tests.shell import COMMAND, Ran, attn, here, shell, started, surroundings, unread, wait_for
 from tests.thorough import often, takes_long
 
 LONG = " ".join(f"word{i}" for i in range(100))
@@ -36,10 +36,6 @@ ONE = [signal.SIGINT, *(pytest.param(number, marks=takes_long) for number in SIG
 
 def whole() -> bytes:
     return attn(*RECORD).out.encode()
-
-
-def started(*args, env=None, **options):
-    return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
 
 
 @pytest.mark.parametrize("env", ALIKE, ids=["buffered", "unbuffered"])

@@ -3,6 +3,7 @@
 Every server here is a loopback one with the layout of gensim-data, made to misbehave where a test says so.
 """
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -182,21 +183,30 @@ def redirect(handler, data, to, body=0):
     handler.wfile.write(bytes(body))
 
 
+@contextlib.contextmanager
+def serving():
+    """Run a mirror for a while."""
+    with Mirror() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.go_on.set()
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
     """A mirror that ATTN_MIRROR names, with downloads going to a folder of the test."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    with Mirror() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving() as server:
         monkeypatch.setenv("ATTN_MIRROR", server.address)
         monkeypatch.setenv("GENSIM_DATA_DIR", str(tmp_path / "gensim-data"))
         yield server
-        server.go_on.set()
-        server.shutdown()
-        thread.join()
 
 
 GZ, INIT, LIST = f"/{NAME}/{NAME}.gz", f"/{NAME}/__init__.py", "/list.json"
