@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from attn_cli.render.figures import figure as figure
     from attn_cli.render.formats import formats as formats
     from attn_cli.render.notebook import notebook_html as notebook_html
-    from attn_cli.settings.settings import Settings as Settings
-    from attn_cli.trace.trace import Trace as Trace
+    from attn_cli.settings import Settings as Settings
+    from attn_cli.trace import Trace as Trace
 
 _WHERE = {
     "attend": "core.attend",
     "AttnError": "errors",
     "figure": "render.figures",
     "formats": "render.formats",
-    "Settings": "settings.settings",
-    "Trace": "trace.trace",
+    "Settings": "settings",
+    "Trace": "trace",
     "notebook_html": "render.notebook",
     "show": "pipeline.sources.weights",
     "strongest_links": "core.attend",

@@ -28,7 +28,7 @@ import typer.main
 
 from attn_cli import errors
 from attn_cli.cli import app as cli
-from attn_cli.settings.settings import DEFAULTS
+from attn_cli.settings import DEFAULTS
 from tests import pictures
 from tests.shell import attn, surroundings
 

@@ -19,10 +19,9 @@ from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
-from attn_cli.settings import declare
-from attn_cli.settings.settings import ALL, Settings, settings_for_masked, settings_of, text_limit
+from attn_cli.settings import ALL, Settings, declare, settings_for_masked, settings_of, text_limit
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 from attn_cli.vectors.lookup import embed, random_vectors
 
 MOST_TOKENS = 5_000  # of a line: its weights are the square

@@ -19,7 +19,7 @@ from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean, v
 from attn_cli.inputs.csv_matrix import as_cell
 from attn_cli.io.json_text import json_line
 from attn_cli.settings.output import Keys, cut
-from attn_cli.trace.trace import usual_keys
+from attn_cli.trace import usual_keys
 
 # A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
 Put = Callable[[bytes | memoryview], object]

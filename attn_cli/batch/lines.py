@@ -14,8 +14,8 @@ from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, inputs_of, stora
 from attn_cli.errors import AttnError, InputError, refuse_input
 from attn_cli.io.files import packing
 from attn_cli.io.types import OnPart
+from attn_cli.settings import Settings
 from attn_cli.settings.output import Keys, keys_named
-from attn_cli.settings.settings import Settings
 
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk

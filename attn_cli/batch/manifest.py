@@ -15,7 +15,7 @@ from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Job
 from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.files import system_errors
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 
 MANIFEST = "manifest.json"
 SCHEMA = "attn-batch/1"

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.types import replace
-from attn_cli.settings.settings import ALL, Settings, check_model, check_shaping
+from attn_cli.settings import ALL, Settings, check_model, check_shaping
 from attn_cli.trace.row import diagnose
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.attend import Group
     from attn_cli.pipeline.inputs import Layer
     from attn_cli.pipeline.sources.checkpoint import Reading
-    from attn_cli.trace.trace import Trace
+    from attn_cli.trace import Trace
 
 COLUMNS = ("text", "layer", "head", "query", "key", "weight", "query_index", "key_index")
 ONE_HEAD = ("mask", "projection.layer", "head", "weights", "links")

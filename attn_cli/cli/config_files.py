@@ -22,9 +22,8 @@ from typer.core import TyperCommand
 from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.render.formats import formats
-from attn_cli.settings.declare import Value, declared
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View, declared
+from attn_cli.settings.declare import Value
 
 SETTINGS = declared(Settings) | declared(View)
 IN_FILES = {name: one for name, one in SETTINGS.items() if one.has_variable and one.in_files}

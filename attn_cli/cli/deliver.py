@@ -14,8 +14,8 @@ from attn_cli.io.console import is_terminal, put_bytes, put_plain, put_screen, s
 from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
 from attn_cli.render.result import Result
-from attn_cli.settings.output import View, chosen_keys
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
+from attn_cli.settings.output import chosen_keys
 
 Names: TypeAlias = Collection[str]
 

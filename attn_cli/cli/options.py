@@ -1,4 +1,4 @@
-"""Options for Typer, made of the settings that settings/settings.py and settings/output.py declare.
+"""Options for Typer, made of the settings that settings/__init__.py and settings/output.py declare.
 
 A command whose parameters are `settings: Settings` and `view: View` has all of them, or those that `takes` names.
 Options and arguments that several commands share and that are not settings stand here too.
@@ -19,9 +19,8 @@ from attn_cli.cli.origins import Command
 from attn_cli.errors import USAGE, as_utf8, refuse
 from attn_cli.io.console import put_plain, put_screen, say
 from attn_cli.render import formats, result
-from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared, now
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View, declared
+from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, now
 
 Function = Callable[..., None]
 RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare

@@ -13,8 +13,8 @@ from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.io.files import user_folder
 from attn_cli.io.types import replace
+from attn_cli.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings, beside_model
 from attn_cli.settings.output import is_json
-from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings, beside_model
 
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names

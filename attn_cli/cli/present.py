@@ -13,7 +13,7 @@ from attn_cli.io import console, raw_terminal, signals
 from attn_cli.render.blocks import Block
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 Blocks = Callable[[View], Iterable[Block]]  # of a screen, for a view that knows its width
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import InputError, UsageError, as_utf8, refuse, shell_quote, visible
 from attn_cli.io.files import first_bytes, looks_like_file, packing, read_bytes
 from attn_cli.io.progress import Progress
-from attn_cli.settings.settings import Settings, check_length, text_limit
+from attn_cli.settings import Settings, check_length, text_limit
 
 if TYPE_CHECKING:
     from attn_cli.inputs.saved_weights import Saved

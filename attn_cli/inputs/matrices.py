@@ -14,8 +14,7 @@ from attn_cli.errors import InputError, did_you_mean, listed, refuse_input, visi
 from attn_cli.inputs import foreign_arrays as foreign
 from attn_cli.inputs.record import Record, array, as_array, read_record, texts
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.settings.declare import declared
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, declared
 
 # How many axes each may have: heads and a batch come first.
 AXES: dict[str, tuple[int, ...]] = dict.fromkeys(("Q", "K", "V"), (2, 3, 4))

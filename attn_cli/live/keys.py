@@ -17,8 +17,8 @@ from attn_cli.errors import refuse
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
-from attn_cli.settings.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT
+from attn_cli.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
 OFF, DIFFERENCE, BEFORE = "", "difference", "before"

@@ -20,9 +20,9 @@ from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_
 from attn_cli.render.views import long_text, origins, overview, whys, wording
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.steps import walk
-from attn_cli.settings.output import View
+from attn_cli.settings import View
+from attn_cli.trace import Trace
 from attn_cli.trace.head_roles import block_means
-from attn_cli.trace.trace import Trace
 
 FAR = 400  # lines of a pane that can be scrolled through
 MOST_KEYS, FEW_KEYS = 12, 4

@@ -13,7 +13,7 @@ from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import abreast, cells, filled, fitted, listed, words
 from attn_cli.render.views.wording import of_layers, short
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 WIDE = 120  # columns from which panes stand side by side
 SMALL_WIDTH, SMALL_HEIGHT = 50, 11  # of the panes; below these one is shown at a time

@@ -11,11 +11,9 @@ from attn_cli.errors import AttnError, InputError, shell_quote
 from attn_cli.io.types import replace
 from attn_cli.live.keys import COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Press, Seen, State
 from attn_cli.live.sources import Edit, LiveSource, Question
-from attn_cli.settings.declare import as_typed, declared
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.steps import NAMES
-from attn_cli.trace.trace import Trace
+from attn_cli.render.walk import NAMES
+from attn_cli.settings import Settings, View, as_typed, declared
+from attn_cli.trace import Trace
 
 OF_ROWS = ("query", "versus")
 CHUNK = 700  # bytes: GNU screen passes on no longer string

@@ -15,8 +15,8 @@ from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.pipeline.sources.weights import trace_weights
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import Settings
+from attn_cli.trace import Trace
 
 EDITABLE = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "Q", "K", "V", "W_o", "b_o")
 MOST_EDITED = 400  # numbers of a matrix that can be edited cell by cell

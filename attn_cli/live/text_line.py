@@ -14,8 +14,8 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import replace
 from attn_cli.live.keys import MATRICES
 from attn_cli.live.session import Session
-from attn_cli.settings.output import View
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import View
+from attn_cli.trace import Trace
 
 TYPING = "Type: attention follows. Enter or Esc: back to the keys."
 

@@ -22,7 +22,7 @@ from attn_cli.errors import InputError
 from attn_cli.io.types import Array, NamedTuple, OnPart, part_of
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Joining, Trail
 from attn_cli.models.projection import Projection
-from attn_cli.trace.head import Learned
+from attn_cli.trace import Learned
 from attn_cli.vectors.spelling import SpellingFeatures, forms
 from attn_cli.vectors.table import Vectors, as_bytes
 

@@ -19,8 +19,8 @@ from attn_cli.io import array_files, files
 from attn_cli.io.types import Array, Arrays, NamedTuple, NDArray
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.projection import Projection, likeness
-from attn_cli.settings.settings import LIKENESS, USUAL, Settings, leaves_projection_open
-from attn_cli.trace.head import Learned, Projected
+from attn_cli.settings import LIKENESS, USUAL, Settings, leaves_projection_open
+from attn_cli.trace import Learned, Projected
 from attn_cli.vectors.spelling import SpellingFeatures
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from attn_cli.core.attention import project
 from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.settings.settings import LIKENESS
-from attn_cli.trace.head import Projected
+from attn_cli.settings import LIKENESS
+from attn_cli.trace import Projected
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given

@@ -16,8 +16,8 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of, replace
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.head import Head
+from attn_cli.settings import Settings
+from attn_cli.trace import Head
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows

@@ -13,9 +13,8 @@ from attn_cli.io.types import Array, replace
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS
 from attn_cli.pipeline.inputs import Inputs
-from attn_cli.settings.settings import MEAN, WEIGHT, WITH_RESIDUAL
-from attn_cli.trace.head import Head, Learned
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import MEAN, WEIGHT, WITH_RESIDUAL
+from attn_cli.trace import Head, Learned, Trace
 
 MOST_EXCLUDED = 20
 CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before

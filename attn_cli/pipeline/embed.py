@@ -17,9 +17,9 @@ from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inp
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.record import Attended
-from attn_cli.settings.settings import LIKENESS, Settings, check_words, unused
+from attn_cli.settings import LIKENESS, Settings, check_words, unused
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.head import Embedding, Head
+from attn_cli.trace import Embedding, Head
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Vectors
 

@@ -19,10 +19,8 @@ from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
-from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings, check_shaping, settings_for_masked
-from attn_cli.trace import head_roles
-from attn_cli.trace.head import Learned
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.settings import ALL, PIECES, ROLLOUT, Settings, check_shaping, settings_for_masked
+from attn_cli.trace import LARGE, Learned, Trace, head_roles
 
 ROLES = BUNDLED[0]
 MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across

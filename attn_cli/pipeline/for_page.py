@@ -16,8 +16,8 @@ from attn_cli.pipeline.embed import open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
-from attn_cli.settings.settings import ALL, MEAN, Settings, settings_for_masked, settings_of
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import ALL, MEAN, Settings, settings_for_masked, settings_of
+from attn_cli.trace import Trace
 from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text

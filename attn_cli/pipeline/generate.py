@@ -28,8 +28,8 @@ from attn_cli.pipeline.inputs import (
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
-from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
-from attn_cli.trace.computation import NextWord
+from attn_cli.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
+from attn_cli.trace import NextWord
 from attn_cli.vectors.table import as_text
 
 # Each word's score (V,), and the last row of the shown head: its keys and weights

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.errors import AttnError, InputError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped, up_to
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.trace.head_roles import BAG, PATTERNS, find_patterns, is_mark, measure
 
 SHARES = (*PATTERNS, BAG)

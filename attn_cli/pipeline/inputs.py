@@ -16,9 +16,8 @@ from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.encoder import MASK, EncoderStack
 from attn_cli.models.logit_parts import MLP, Cut
 from attn_cli.models.projection import Projection, to_digits
-from attn_cli.settings.declare import as_typed
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_layered
-from attn_cli.trace.head import Embedding, Head, Learned
+from attn_cli.settings import ALL, MEAN, ROLLOUT, Settings, as_typed, check_layered
+from attn_cli.trace import Embedding, Head, Learned
 from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:

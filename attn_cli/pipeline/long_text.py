@@ -8,10 +8,7 @@ import numpy as np
 
 from attn_cli.core.heads import BLOCK_CELLS, Links, strongest
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
-from attn_cli.trace.computation import LongView
-from attn_cli.trace.head import Head
-from attn_cli.trace.row import entropy
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, LongView, Trace, entropy
 
 SomeRows = tuple[Array, Array | None, Bools | None]  # of one head: weights (rows, n_k), output, mask
 

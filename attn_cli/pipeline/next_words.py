@@ -13,9 +13,9 @@ from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
 from attn_cli.pipeline.inputs import Inputs, cut_of_stack
-from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings, with_next_words
-from attn_cli.trace.computation import Lean, NextWord, NextWords
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.settings import ALL, MOST_GUESSED, Settings, with_next_words
+from attn_cli.trace import LARGE, NextWord, NextWords, Trace
+from attn_cli.trace.computation import Lean
 from attn_cli.vectors.table import Vectors, as_text
 
 ROWS = 256  # places whose words are scored at once

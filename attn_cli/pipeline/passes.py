@@ -24,9 +24,9 @@ from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline import embed, next_words
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import read_inputs
+from attn_cli.settings import DEFAULTS, Settings, beside_model, check_without_model, settings_of
 from attn_cli.settings.declare import split
-from attn_cli.settings.settings import DEFAULTS, Settings, beside_model, check_without_model, settings_of
-from attn_cli.trace.computation import NextWord
+from attn_cli.trace import NextWord
 from attn_cli.vectors.table import as_text
 
 MOST_SCORES = 1 << 22  # scores of words that are held at once

@@ -30,7 +30,7 @@ from attn_cli.models.encoder import EncoderStack, matrix_of
 from attn_cli.models.logit_parts import FrozenNorm
 from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, stack_layers, up_to
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.head_roles import Role, Text, find_patterns, measure
 from attn_cli.vectors.lookup import embed

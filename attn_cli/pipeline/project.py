@@ -25,8 +25,8 @@ from attn_cli.pipeline.inputs import (
     wanted_layer,
 )
 from attn_cli.pipeline.record import ROOT_HEAD
-from attn_cli.settings.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
-from attn_cli.trace.head import Head
+from attn_cli.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
+from attn_cli.trace import Head
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given

@@ -16,11 +16,10 @@ from attn_cli.models.projection import Projection
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weighted_links
 from attn_cli.pipeline.record import EACH_ROLLED, Attended
-from attn_cli.settings.settings import ALL, ROLLOUT, WEIGHT, Settings
+from attn_cli.settings import ALL, ROLLOUT, WEIGHT, Settings
 from attn_cli.text import wordpieces as pieces
-from attn_cli.trace.head import Head, Projected
+from attn_cli.trace import Head, Projected, Trace
 from attn_cli.trace.head_roles import rolled_out
-from attn_cli.trace.trace import Trace
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest

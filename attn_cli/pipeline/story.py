@@ -13,9 +13,9 @@ from attn_cli.io.types import NamedTuple, OnPart, replace
 from attn_cli.models import encoder, model_file
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.settings import Settings, leaves_projection_open
+from attn_cli.settings import Settings, leaves_projection_open
 from attn_cli.text.tokenize import PRONOUNS, tokenize
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 from attn_cli.vectors.lookup import embed, open_table
 
 MODEL, HEAD = "roles-deep", "antecedent"

@@ -16,7 +16,7 @@ from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel, find_folder, open_model
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 
 TEXTS = (
     "The old clock in the hall stopped at noon.",

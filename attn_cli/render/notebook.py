@@ -14,8 +14,7 @@ from attn_cli.render import blocks, documents, numbers, ramps
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.views import origins, wording
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 NO_SCRIPT = ".attn-live { display: none; } .attn-live + .attn-still { display: block; }"
 

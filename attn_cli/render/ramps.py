@@ -19,7 +19,7 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array, Ints, NamedTuple
 from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
 from attn_cli.render.numbers import exact, largest, map_format
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 SHADES = 64
 DARK = {

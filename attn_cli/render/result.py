@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import refuse
 from attn_cli.io.types import dataclass, replace
-from attn_cli.settings.output import Keys, View, chosen_keys
-from attn_cli.settings.settings import NORM
+from attn_cli.settings import NORM, View
+from attn_cli.settings.output import Keys, chosen_keys
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
     from attn_cli.render.figures.sheet import Drawing
-    from attn_cli.trace.steps import Walk
-    from attn_cli.trace.trace import Trace
+    from attn_cli.render.walk import Walk
+    from attn_cli.trace import Trace
 
 Record = dict[str, object]
 Figure: TypeAlias = "tuple[Drawing, Sequence[str]]"  # and what to say beside it
@@ -119,7 +119,7 @@ def needs_weights(view: View, kind: str) -> bool:
     if view.steps or view.fields is None:
         return view.steps
     # Only those who choose keys need them.
-    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS, asks_for_steps
+    from attn_cli.trace import OF_STEPS, OF_WEIGHTS, asks_for_steps
 
     keys = keys_in(view, kind) or {}
     return asks_for_steps(keys) or not keys.keys().isdisjoint((*OF_STEPS, *OF_WEIGHTS))

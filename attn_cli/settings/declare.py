@@ -161,7 +161,7 @@ def area_of(value: object) -> tuple[float, float] | None:
 def declared(record: type) -> dict[str, Setting]:
     """Return the settings that a dataclass declares, by name; its other fields the library alone sets.
 
-    >>> from attn_cli.settings.settings import Settings
+    >>> from attn_cli.settings import Settings
     >>> declared(Settings)["pad_side"].names()
     ('right', 'left')
     """

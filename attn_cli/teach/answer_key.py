@@ -11,7 +11,7 @@ from attn_cli.inputs.matrices import Given, given_from
 from attn_cli.inputs.record import read_record
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.teach.effects import GIVEN, STEPS, solve
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, possible_arrays, problem_from
 from attn_cli.teach.submission import Record, matrix_from, submission_from

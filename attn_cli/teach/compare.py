@@ -12,10 +12,8 @@ from attn_cli.errors import SettingError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings import declare
-from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model
-from attn_cli.trace.row import entropy as bits
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model, declare
+from attn_cli.trace import Trace, entropy as bits
 
 if TYPE_CHECKING:
     from attn_cli.teach.moved import Moved

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.io.files import data_path
 from attn_cli.io.types import NamedTuple, dataclass, replace
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given

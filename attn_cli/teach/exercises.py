@@ -16,8 +16,8 @@ from attn_cli.errors import refuse
 from attn_cli.inputs.matrices import given_from
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import Settings
+from attn_cli.trace import Trace
 
 Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)
 

@@ -16,8 +16,8 @@ from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.pipeline import every_head, next_words
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.checkpoint_text import check_named, predicted_place, word_scores
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.row import entropy
+from attn_cli.settings import Settings
+from attn_cli.trace import entropy
 
 WORDS = 5  # next words that are told
 ROUNDING = 1e-12  # bits

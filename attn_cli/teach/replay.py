@@ -12,7 +12,7 @@ from attn_cli.core.attention import project, soft_capped, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, NamedTuple
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
 OF_HEADS = ("q", "k", "v", *SCORE_STEPS, "weights", "output")  # in the order computed

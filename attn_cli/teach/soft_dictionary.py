@@ -14,9 +14,9 @@ from attn_cli.inputs.record import Pairs, dictionary, numbers_of
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.teach.examples import Acts
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # at 0, the limit, the largest score gets all
 EQUAL_LENGTHS = 0.95  # the shortest key vector over the longest, from which on lengths count as equal

@@ -10,10 +10,10 @@ from attn_cli.errors import UsageError, did_you_mean, refuse, visible
 from attn_cli.io.types import replace
 from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
-from attn_cli.settings.settings import Settings, find_rows
+from attn_cli.settings import Settings, find_rows
 from attn_cli.teach.compare import SAME, TEXT, Comparison, Report, Swap, Swaps, between, check_one_head
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"

@@ -15,7 +15,7 @@ from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import dot, score_named
 from attn_cli.errors import visible
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, dataclass
-from attn_cli.settings.settings import NORM, WEIGHT, Settings, find_rows
+from attn_cli.settings import NORM, WEIGHT, Settings, find_rows
 from attn_cli.trace.head import Embedding, Frozen, Head, Learned, Projected
 from attn_cli.trace.row import Because, Diagnosis, Row, diagnose
 

@@ -21,9 +21,9 @@ from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.files import packed_lines
 from attn_cli.io.types import Array
 from attn_cli.models.projection import likeness
-from attn_cli.settings.settings import LIKENESS
+from attn_cli.settings import LIKENESS
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.head import Learned
+from attn_cli.trace import Learned
 from attn_cli.vectors.lookup import embed, look_up_all
 from attn_cli.vectors.table import bundled
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import griffe
 
-from attn_cli.settings.declare import declared
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, declared
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.M)
 SETTINGS = declared(Settings)
@@ -23,7 +22,7 @@ class Examples(griffe.Extension):
 
     def on_attribute(self, *, attr: Any, **_: Any) -> None:
         """Take what --help says of a setting."""
-        if attr.parent.path == "attn_cli.settings.settings.Settings" and attr.name in SETTINGS:
+        if attr.parent.path == "attn_cli.settings.Settings" and attr.name in SETTINGS:
             one = SETTINGS[attr.name]
             attr.docstring = griffe.Docstring(escape(one.help_text()), parent=attr)  # <s> is a token
             attr.value = repr(one.default)

@@ -16,8 +16,8 @@ from attn_cli.batch.lines import Chunk, Job
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import json_line
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.settings import settings_for_masked
-from attn_cli.trace.trace import KEYS, OF_STEPS
+from attn_cli.settings import settings_for_masked
+from attn_cli.trace import KEYS, OF_STEPS
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here

@@ -22,8 +22,8 @@ from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.formats import render
-from attn_cli.settings.output import View
-from attn_cli.trace.steps import Walk
+from attn_cli.render.walk import Walk
+from attn_cli.settings import View
 from tests.cli.tables import apart, told, typed
 from tests.cli.test_exit_codes import table_of
 from tests.shell import SGR, Ran, attn, here, terminal

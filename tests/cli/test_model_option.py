@@ -9,7 +9,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
+from attn_cli.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import apart, told, typed
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2

@@ -17,9 +17,8 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS, bundled as bundled_model
 from attn_cli.render.formats import formats, render
 from attn_cli.render.ramps import DARK, LIGHT
-from attn_cli.settings.declare import declared
-from attn_cli.settings.output import PALETTES, View
-from attn_cli.settings.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, usual
+from attn_cli.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, View, declared, usual
+from attn_cli.settings.output import PALETTES
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
 from tests.pipeline.records import record

@@ -13,7 +13,7 @@ from attn_cli.errors import did_you_mean, visible
 from attn_cli.io.files import data_path
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.views.steps import walk
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.cli.tables import told, typed
 from tests.docs import commands
 from tests.shell import here, pasted

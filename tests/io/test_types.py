@@ -11,7 +11,7 @@ import pytest
 
 from attn_cli.core.masks import Mask
 from attn_cli.io import types
-from attn_cli.settings.settings import Default, Settings
+from attn_cli.settings import Default, Settings
 
 BODY = """
 from __future__ import annotations

@@ -10,8 +10,7 @@ from attn_cli.live.session import Session, begin
 from attn_cli.live.sources import TextSource
 from attn_cli.render.documents.svg import picture
 from attn_cli.render.screen.text import words
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
 
 FOLDER = Path(__file__).parents[2] / "docs" / "live"
 PICTURES = {  # name: the palette, the size, the text, the actions

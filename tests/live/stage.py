@@ -17,8 +17,7 @@ from attn_cli.live.app import LiveApp
 from attn_cli.live.session import begin
 from attn_cli.live.sources import TextSource
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
 
 FOX = "The quick brown fox jumped over the lazy dog"
 SIZE = (80, 24)

@@ -17,8 +17,7 @@ from attn_cli.live import recording
 from attn_cli.live.recording import Recorder, Replay, read_recording
 from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
 from attn_cli.live.sources import TextSource, WeightsSource
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
 from tests.io.test_escape import PASTES
 from tests.live.stage import FOX, made, play, staged, traced
 from tests.shell import here, pasted, shell

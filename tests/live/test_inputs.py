@@ -11,7 +11,7 @@ from attn_cli.inputs.matrices import read_given
 from attn_cli.inputs.saved_weights import read_saved
 from attn_cli.live.sources import MatricesSource, TextSource, WeightsSource
 from attn_cli.pipeline.sources.weights import trace_weights
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.alike import FLOAT32
 from tests.live.stage import made, play
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2

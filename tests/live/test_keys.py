@@ -15,7 +15,7 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.live import keys as keyboard
 from attn_cli.live.scene import slider
 from attn_cli.live.sources import TextSource
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.live.stage import FOX, goes, made, numbers_of, play, same, staged, traced
 
 LATER = {"text", "write", "quit", "undo", "redraw"}  # actions that the program itself does

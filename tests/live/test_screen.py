@@ -13,8 +13,7 @@ from attn_cli.live.sources import Question, TextSource
 from attn_cli.render.numbers import four
 from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.views.overview import weight_matrix
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
 from tests.live.latency import WORDS
 from tests.live.pictures import FOLDER, PICTURES, drawn
 from tests.live.stage import FOX, goes, made, numbers_of, staged, traced

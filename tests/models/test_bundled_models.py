@@ -14,8 +14,8 @@ from attn_cli.learn.language_score import measure_heads
 from attn_cli.models.model_file import bundled, named
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.render.formats import render
-from attn_cli.settings.output import View
-from attn_cli.trace.steps import Walk
+from attn_cli.render.walk import Walk
+from attn_cli.settings import View
 from attn_cli.vectors.table import bundled as vectors
 from tests.bench.flips import FILES, measure, pairs
 from tests.shell import here

@@ -10,7 +10,7 @@ from attn_cli import trace_self
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.models.checkpoints import run
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.alike import FLOAT32
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, PIECES, gemma2, gpt2, saved, small_gpt2

@@ -13,7 +13,7 @@ from attn_cli.io.files import data_path
 from attn_cli.learn.language_score import perplexity
 from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
 from attn_cli.models.model_file import bundled
-from attn_cli.settings.settings import usual
+from attn_cli.settings import usual
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike

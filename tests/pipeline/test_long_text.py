@@ -19,9 +19,9 @@ from attn_cli.pipeline.long_text import merged, spread, strongest_links
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.formats import render
 from attn_cli.render.numbers import share
-from attn_cli.settings.output import View
-from attn_cli.trace.steps import Walk
-from attn_cli.trace.trace import LARGE
+from attn_cli.render.walk import Walk
+from attn_cli.settings import View
+from attn_cli.trace import LARGE
 from tests.cli.test_hostile import TOKENS
 from tests.schema import complaints
 from tests.shell import here, terminal

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
 from tests.pipeline.records import record, told
 from tests.shell import here

@@ -11,7 +11,7 @@ from attn_cli import trace_self
 from attn_cli.models import model_file
 from attn_cli.models.model_file import bundled
 from attn_cli.pipeline.record import root_shares
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.text.tokenize import PRONOUNS
 from tests.shell import here
 

@@ -20,8 +20,8 @@ from attn_cli.render.formats import render
 from attn_cli.render.numbers import share
 from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw
-from attn_cli.settings.output import View
-from attn_cli.trace.steps import Walk
+from attn_cli.render.walk import Walk
+from attn_cli.settings import View
 from tests.render.screen.test_maps import shortened
 from tests.shell import COMMAND, surroundings
 from tests.thorough import like_cases, some, takes_long

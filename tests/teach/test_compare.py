@@ -16,7 +16,7 @@ from attn_cli.render.numbers import PERCENT, signed, weight
 from attn_cli.render.ramps import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.render.views.comparison import names_of
-from attn_cli.settings.settings import SHOWN_ONLY
+from attn_cli.settings import SHOWN_ONLY
 from attn_cli.teach.compare import VARIED, between, compare, written
 from tests import shell
 from tests.alike import assert_alike

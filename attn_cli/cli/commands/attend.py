@@ -11,13 +11,12 @@ from attn_cli.cli.read_text import attention_progress, one_text, text_and_contex
 from attn_cli.errors import as_utf8, refuse
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
+from attn_cli.render.walk import chosen_steps
+from attn_cli.settings import ALL, WEIGHT, Settings, View
 from attn_cli.settings.declare import SHOWN
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import ALL, WEIGHT, Settings
-from attn_cli.trace.steps import chosen_steps
 
 if TYPE_CHECKING:
-    from attn_cli.trace.trace import Trace
+    from attn_cli.trace import Trace
 
 MOST_WORDS = 100_000  # that a page carries
 Part = Literal["mask"] | None

@@ -18,9 +18,9 @@ from attn_cli.io.console import is_terminal
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_RECORD, keys_in, needs_weights
+from attn_cli.settings import ALL, Settings, View
 from attn_cli.settings.declare import ATTENTION, OUTPUT
-from attn_cli.settings.output import ALL_KEYS, View, names_of
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.output import ALL_KEYS, names_of
 
 if TYPE_CHECKING:
     from attn_cli.batch.run import Engine, LinesReport

@@ -14,9 +14,8 @@ from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refus
 from attn_cli.io.files import system_errors
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, record_result
+from attn_cli.settings import Settings, View
 from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.teach.answer_key import AnswerKey

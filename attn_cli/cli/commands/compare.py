@@ -15,9 +15,8 @@ from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, readable, result_of
-from attn_cli.settings.declare import ATTENTION, COMPARED, INPUT, SHOWN, TEXT, declared
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import SHOWN_ONLY, Settings
+from attn_cli.settings import SHOWN_ONLY, Settings, View, declared
+from attn_cli.settings.declare import ATTENTION, COMPARED, INPUT, SHOWN, TEXT
 
 if TYPE_CHECKING:
     from attn_cli.teach.compare import Value

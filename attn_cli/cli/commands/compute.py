@@ -15,9 +15,7 @@ from attn_cli.errors import FileError, InputError, UsageError, as_utf8, did_you_
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
-from attn_cli.settings import declare
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings, check_shaping
+from attn_cli.settings import Settings, View, check_shaping, declare
 from attn_cli.teach.examples import EXAMPLES, Example, load
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
     from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
-    from attn_cli.trace.trace import Trace
+    from attn_cli.trace import Trace
 
 LABELS = ("tokens", "context_tokens")
 MATRICES_HELP = (

@@ -16,8 +16,8 @@ from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names, 
 from attn_cli.io.console import WIDEST, put_plain
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.settings.output import View, schema_text
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings, View
+from attn_cli.settings.output import schema_text
 
 Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has

@@ -15,9 +15,8 @@ from attn_cli.io.types import replace
 from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.render.blocks import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
+from attn_cli.settings import Settings, View
 from attn_cli.settings.declare import OUTPUT, TRAINING
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError, refuse
 from attn_cli.io.console import is_terminal
 from attn_cli.io.types import replace
-from attn_cli.settings import declare
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import DEFAULTS, Settings, settings_of, with_next_words
+from attn_cli.settings import DEFAULTS, Settings, View, declare, settings_of, with_next_words
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource

@@ -11,9 +11,8 @@ from attn_cli.errors import as_utf8, refuse
 from attn_cli.io import console, json_text, signals
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
+from attn_cli.settings import MOST_NEXT, Settings, View, find_rows
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import MOST_NEXT, Settings, find_rows
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.passes import Lens

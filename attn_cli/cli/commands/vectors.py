@@ -15,7 +15,7 @@ from attn_cli.errors import InputError, fixed, visible
 from attn_cli.io.console import WIDEST, say
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD, Record, record_result
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal

@@ -36,9 +36,8 @@ from attn_cli.pipeline.inputs import (
 from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources import checkpoint_text
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
-from attn_cli.trace.head import Embedding, Head, Projected
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
+from attn_cli.trace import Embedding, Head, Projected, Trace
 
 Number = TypeVar("Number", bound=np.generic)
 ANEW = "Each layer is shown without them, its rows adding up to 1{}; the model itself is not computed anew."

@@ -10,10 +10,9 @@ from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, TextEncoder
 from attn_cli.models.checkpoints.run import Run
-from attn_cli.settings.settings import ALL, Settings, check_length, check_words, find_rows
+from attn_cli.settings import ALL, Settings, check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
-from attn_cli.trace.computation import NextWord, NextWords
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import NextWord, NextWords, Trace
 
 LONGEST, MOST_UNKNOWN, MOST_LISTED = 24, 8, 12
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}

@@ -28,9 +28,8 @@ from attn_cli.pipeline.inputs import (
 )
 from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.record import Attended, record
-from attn_cli.settings.settings import Settings, unused
-from attn_cli.trace.head import Embedding, Head, Projected
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import Settings, unused
+from attn_cli.trace import Embedding, Head, Projected, Trace
 
 UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
 Taken = tuple[Inputs, Layer, list[str]]  # what one way of giving attention comes to, and notes

@@ -15,7 +15,7 @@ from attn_cli.pipeline.inputs import Inputs, check_no_knock_out, each_once, knoc
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
-from attn_cli.settings.settings import (
+from attn_cli.settings import (
     ALL,
     MOST_GUESSED,
     Settings,
@@ -32,7 +32,7 @@ from attn_cli.settings.settings import (
     with_words_at_each,
 )
 from attn_cli.text.tokenize import Tokens, tokenize
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.trace import LARGE, Trace
 from attn_cli.vectors.spelling import forms
 
 if TYPE_CHECKING:

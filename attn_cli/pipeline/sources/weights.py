@@ -19,9 +19,9 @@ from attn_cli.pipeline import attend, ready_weights
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.record import Attended, record, record_layers
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
-from attn_cli.trace.head import MATRICES, QK_NORM, ROTATED, Embedding, Head, Projected
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
+from attn_cli.trace import QK_NORM, ROTATED, Embedding, Head, Projected, Trace
+from attn_cli.trace.head import MATRICES
 
 Record = Mapping[str, object]  # attn's own JSON, or a head in it
 WHOSE = "attn's JSON"

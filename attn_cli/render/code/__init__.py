@@ -11,7 +11,7 @@ from attn_cli.render.code.literals import LINE, commented, matrix, row_label, sa
 from attn_cli.render.code.plan import TITLES, ScriptPlan, joins_heads, made_by, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 WIDEST = 20  # cells for a token before its row
 

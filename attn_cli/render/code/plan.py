@@ -11,8 +11,7 @@ from attn_cli.core.scores import score_named
 from attn_cli.errors import count, refuse
 from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.render.code.literals import safe_name
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 MOST_TOKENS = 200
 MOST_NUMBERS = 20_000

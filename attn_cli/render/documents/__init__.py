@@ -13,7 +13,7 @@ from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
 from attn_cli.render.screen.text import cut
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 PAGE = 100  # characters: about the text of a landscape page
 LABEL = 24  # characters of a label before its middle is left out

@@ -24,7 +24,7 @@ from attn_cli.render.ramps import (
     text_on,
 )
 from attn_cli.render.screen.text import LEFTWARD
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
 LEAST_ACROSS = 4  # maps of a band, so that a few are not larger than they need be

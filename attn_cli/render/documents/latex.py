@@ -22,7 +22,7 @@ from attn_cli.render.ramps import (
     strong,
     text_on,
 )
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 TALL = 36  # rows of a table that fit a page
 ACROSS = 5  # links on a line

@@ -15,7 +15,7 @@ from attn_cli.render.documents import PAGE, title
 from attn_cli.render.ramps import DARK, PAPER, page_colors
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline
 FAMILY = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"

@@ -14,14 +14,14 @@ from attn_cli.errors import ConfigError, MissingExtra, refuse, visible
 from attn_cli.render.figures import heatmap, maps, one_row
 from attn_cli.render.figures.pen import missing_note, pen_for
 from attn_cli.render.figures.sheet import Drawing, Frame, Sheet
+from attn_cli.settings import View
 from attn_cli.settings.declare import area_of
-from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attn_cli.trace.trace import Trace
+    from attn_cli.trace import Trace
 
 FIGURES: dict[str, Callable[[Trace, View], Drawing]] = {
     one.__name__: one for one in (heatmap.heatmap, heatmap.links, one_row.bars, maps.heads, one_row.steps)

@@ -19,9 +19,9 @@ from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet
 from attn_cli.render.ramps import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
 from attn_cli.render.views import comparison, overview, wording
 from attn_cli.render.views.lens import likeliest, names
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.teach.compare import Comparison
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 WIDEST_CELL, LEAST_FITTED = 0.55, 0.04  # inches of a cell: where the size is free, and in a given one
 FEW = 20  # cells that are so large at least; of more, as many are

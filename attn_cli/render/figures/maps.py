@@ -18,10 +18,9 @@ from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, ROW, SMALL,
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.heads import KINDS, WORDS
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import NORM
+from attn_cli.settings import NORM, View
 from attn_cli.text.wordpieces import as_text
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
 LEAST_NUMBER, LARGEST_NUMBER = 6.0, 10.0  # points of a number in a cell

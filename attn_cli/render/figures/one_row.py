@@ -17,10 +17,9 @@ from attn_cli.render.figures.maps import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.views import wording
-from attn_cli.settings.output import View
-from attn_cli.trace.head import Head
+from attn_cli.settings import View
+from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Row
-from attn_cli.trace.trace import Trace
 
 PITCH = (0.01, 0.34)  # inches of a row, at least and at most
 BARS_LABEL, STEPS_LABEL = 0.4, 0.2  # of a given width, for the tokens

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import visible
 from attn_cli.render.ramps import PAPER, RGB, page_colors
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 LONGEST = 24  # characters of a label
 LINE = 1.25  # a line's height in font sizes

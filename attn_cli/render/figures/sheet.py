@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attn_cli.errors import UsageError, refuse
 from attn_cli.render.figures.pen import EDGE, GAP, HEADLINE, INCH, LINE, Labels, Pen
 from attn_cli.render.views.wording import head_named
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,10 +17,9 @@ from attn_cli.render.result import Result, trace_result
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.render.blocks import Block
-    from attn_cli.settings.output import View
-    from attn_cli.settings.settings import Settings
-    from attn_cli.trace.steps import Walk
-    from attn_cli.trace.trace import Trace
+    from attn_cli.render.walk import Walk
+    from attn_cli.settings import Settings, View
+    from attn_cli.trace import Trace
 
 
 class Written(NamedTuple):

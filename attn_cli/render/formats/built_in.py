@@ -16,12 +16,12 @@ from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 from attn_cli.render.result import Result, keys_in
-from attn_cli.settings.output import View, cut, keys_named
-from attn_cli.settings.settings import NORM, Settings
+from attn_cli.settings import NORM, Settings, View
+from attn_cli.settings.output import cut, keys_named
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.trace.trace import Trace
+    from attn_cli.trace import Trace
 
 STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json."
 

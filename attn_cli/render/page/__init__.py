@@ -16,10 +16,9 @@ from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
 from attn_cli.render.ramps import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views import origins, step_sentences, wording
-from attn_cli.settings.declare import as_typed
-from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings, find_rows
-from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.render.walk import STEPS
+from attn_cli.settings import WEIGHT, WITH_RESIDUAL, Settings, as_typed, find_rows
+from attn_cli.trace import LARGE, Trace
 
 MOST_TYPED = 60  # words of a sentence that is typed in
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")

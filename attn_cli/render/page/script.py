@@ -16,9 +16,8 @@ from attn_cli.io.files import beside
 from attn_cli.io.types import Array, Bools
 from attn_cli.pipeline.for_page import Page
 from attn_cli.render.ramps import SHADES
-from attn_cli.trace.head import ROTATED, Head
+from attn_cli.trace import ROTATED, Head, Trace
 from attn_cli.trace.head_roles import MIXED, Pattern, Text, find_patterns, measure_shares, named
-from attn_cli.trace.trace import Trace
 
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) ([\w$]+))", re.MULTILINE)

@@ -14,7 +14,7 @@ from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.ramps import BOLD, SHADES, on_scale, styles_on
 from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import LABEL, Grid, spans_within
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
 LONGEST_BAR, LONGEST_NAME = 40, 28

@@ -16,7 +16,7 @@ from attn_cli.render.numbers import NUMBERED, bars, rungs
 from attn_cli.render.ramps import BOLD, SHADES, all_values, legend, shading, sharing_scale, styles_on
 from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import Grid, shade_line, shade_patch
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 APART = 3  # cells between two
 FINE = 2  # rungs with digits that are worth reading beside each other; coarser ones go below each other

@@ -15,10 +15,10 @@ from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import finding, origins, overview
 from attn_cli.render.views.wording import formula, head_of_layer, placed, quoted, quoted_at, short, size
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
 from attn_cli.text.wordpieces import SPACE
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.teach.moved import Moved

@@ -11,7 +11,7 @@ from attn_cli.pipeline.effect import Effect, Without, Word
 from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.wording import quoted_at
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.text.wordpieces import SPACE, as_text
 
 MOST_KEYS = 8

@@ -14,10 +14,9 @@ from attn_cli.render.views import finding, long_text, origins, overview, step_se
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
 from attn_cli.render.views.whys import Walked, heads, output, several_heads, walked, why
 from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic, quoted, short
-from attn_cli.settings.output import View
-from attn_cli.trace.head import Head
-from attn_cli.trace.steps import Walk
-from attn_cli.trace.trace import Trace
+from attn_cli.render.walk import Walk
+from attn_cli.settings import View
+from attn_cli.trace import Head, Trace
 
 MOST_DIAGNOSED, MOST_TOKENS = 12, 24
 MOST_LINES, WIDTH = 60, 80

@@ -11,12 +11,9 @@ from attn_cli.render.blocks import Columns, Say
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.long_text import firsts, links_of, own_rows
 from attn_cli.render.views.wording import key_named, quoted, quoted_at, short
-from attn_cli.settings.declare import as_typed
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL
+from attn_cli.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL, View, as_typed
 from attn_cli.text.tokenize import PRONOUNS
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 WHY = "why these weights"
 # What the last line of a command's screen names: at most two commands, and what each answers.

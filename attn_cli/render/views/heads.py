@@ -12,7 +12,7 @@ from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned
 from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.views import finding, wording
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
 

@@ -9,7 +9,7 @@ from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES, HeadOverTexts, He
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.heads import KINDS, WORDS
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.trace.head_roles import BAG
 
 SHOWN = ("entropy", "distance", "sink")  # of every head; then the share that it is named for

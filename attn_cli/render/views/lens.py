@@ -15,7 +15,7 @@ from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen import text as texts
 from attn_cli.render.views.wording import placed, quoted, quoted_at
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.text.wordpieces import SPACE, as_text
 
 LONGEST = 10  # letters of a word in a table

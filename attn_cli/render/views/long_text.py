@@ -16,10 +16,8 @@ from attn_cli.pipeline.long_text import MAP, first_of_each, merged, spread, stro
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
-from attn_cli.settings.output import View
-from attn_cli.trace.computation import LongView
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import View
+from attn_cli.trace import Head, LongView, Trace
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which words fit beside a map

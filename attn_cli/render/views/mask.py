@@ -17,8 +17,8 @@ from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import long_text, origins
 from attn_cli.render.views.wording import head_named, may_look_at, quoted_at, size
-from attn_cli.settings.output import View
-from attn_cli.trace.trace import Trace
+from attn_cli.settings import View
+from attn_cli.trace import Trace
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
 RECENT = "causal, "  # a causal mask with a window, as models have it

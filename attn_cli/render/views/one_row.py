@@ -11,10 +11,9 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
-from attn_cli.settings.settings import ALL
-from attn_cli.trace.head import Head
+from attn_cli.settings import ALL
+from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Row
-from attn_cli.trace.trace import Trace
 
 ALL_FACTORS, FIRST_FACTORS, FIRST_NUMBERS = 8, 2, 3
 MOST_KEYS = 12

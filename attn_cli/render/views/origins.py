@@ -12,11 +12,9 @@ from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
-from attn_cli.settings.settings import LIKENESS, WITH_RESIDUAL
+from attn_cli.settings import LIKENESS, WITH_RESIDUAL
 from attn_cli.text.wordpieces import SPACE
-from attn_cli.trace.computation import NextWord, NextWords
-from attn_cli.trace.head import Learned
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Learned, NextWord, NextWords, Trace
 
 MOST_MARKS = 20
 # A head relies on distance if it is right for less than this share of its score where the best fixed distance is

@@ -11,11 +11,9 @@ from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, M
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views import finding, long_text, origins, wording
 from attn_cli.render.views.wording import is_large, placed, quoted, short
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import NORM, WEIGHT
-from attn_cli.trace.head import Head
+from attn_cli.settings import NORM, WEIGHT, View
+from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Diagnosis
-from attn_cli.trace.trace import Trace
 
 MOST_ROWS, FEW_ROWS = 40, 8  # FEW_ROWS of a long text, as bars
 MOST_FOCUS, MOST_MAPPED, MOST_FOUND, MOST_NAMED = 3, 60, 4, 3

@@ -14,7 +14,7 @@ from attn_cli.pipeline.effect import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
 from attn_cli.render.views import effect, finding
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.text.wordpieces import as_text
 
 TITLES = {

@@ -13,7 +13,7 @@ from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say
 from attn_cli.render.ramps import FULL, FULL_DIFFERENCE
 from attn_cli.render.views.heads import WORDS
 from attn_cli.render.views.wording import joined
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 
 STRONGEST = 5
 MEANS = {name: words[2].partition(",")[0] for name, words in WORDS.items()}

@@ -13,7 +13,7 @@ from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import origins, wording
 from attn_cli.render.views.one_row import one_row, row_table
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.teach.examples import Acts
 from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 

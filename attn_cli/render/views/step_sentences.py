@@ -9,8 +9,7 @@ from attn_cli.errors import count
 from attn_cli.io.types import Array
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views import origins, wording
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 NORMED = "Each query and key is normalized, then multiplied by learned norm weights."
 ROTATED = "Queries and keys are then rotated by position; Q and K below are shown before that rotation."

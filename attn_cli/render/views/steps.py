@@ -16,9 +16,8 @@ from attn_cli.render.views import step_sentences as facts_of
 from attn_cli.render.views.step_sentences import keeps_values, repeats_x
 from attn_cli.render.views.whys import walked, why
 from attn_cli.render.views.wording import head_of_layer, quoted, short
-from attn_cli.trace.head import Head
-from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Trace
+from attn_cli.render.walk import STEPS
+from attn_cli.trace import Head, Trace
 
 MOST_ROWS, FEW_ROWS, MOST_COLUMNS = 12, 4, 120
 MATRICES_GIVEN, WEIGHTS_GIVEN = "Q, K and V are given themselves.", "the weights were given without it."

@@ -12,7 +12,7 @@ from attn_cli.render.screen.text import cut, listed
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.comparison import ending, record
 from attn_cli.render.views.wording import placed, quoted, quoted_at, short
-from attn_cli.settings.output import View
+from attn_cli.settings import View
 from attn_cli.teach import swap as swaps
 from attn_cli.teach.compare import SAME, Comparison, Swap
 from attn_cli.teach.swap import Both, KeyChange, LeadChange, change, is_query_swapped, key_changes

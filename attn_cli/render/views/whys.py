@@ -15,9 +15,8 @@ from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views import long_text, step_sentences
 from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named, quoted, quoted_at
-from attn_cli.trace.head import Head
+from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Because, Row
-from attn_cli.trace.trace import Trace
 
 MOST_SHARES, LEAST_SHARE, MOST_RIVALS = 3, 0.005, 4
 NEARLY_ALL, LEAST_SPREAD, LARGEST_LEAD, LIKELY = 0.9, 0.01, 50, 0.5

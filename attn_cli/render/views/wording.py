@@ -10,8 +10,7 @@ from attn_cli.core.scores import score_named
 from attn_cli.errors import count
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Head, Trace
 
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
 LONGEST = 24

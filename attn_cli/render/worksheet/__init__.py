@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
+from attn_cli.render.walk import STEPS
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
-from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 
 WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)
 MASKED = "–"

@@ -10,7 +10,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.models.checkpoints.open_model import TextEncoder
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.settings.settings import BETWEEN
+from attn_cli.settings import BETWEEN
 from tests.models.checkpoints.by_hand import byte_pairs
 from tests.models.checkpoints.gguf_by_hand import converted, eight_bits
 from tests.models.checkpoints.test_parity import CASES, made

@@ -20,7 +20,7 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from attn_cli.models.logit_parts import Cut
 from attn_cli.pipeline.effect import effect_of
 from attn_cli.pipeline.passes import open_passes
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import as_bfloat16, saved
 from tests.models.checkpoints.norms import same_as_by_vectors
 from tests.small_models import trace_checkpoint

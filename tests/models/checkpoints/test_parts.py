@@ -8,7 +8,7 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from attn_cli.models.encoder import causal
 from attn_cli.models.logit_parts import MLP, Cut, Trail
 from attn_cli.pipeline.embed import open_shared
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.vectors.lookup import embed
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, bert, gemma2, gpt2, saved
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made

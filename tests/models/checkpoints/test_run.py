@@ -15,7 +15,7 @@ from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.positions import ROPE_KINDS
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline.sources.text import trace_self
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import (
     BERT,
     GEMMA2,

@@ -12,9 +12,9 @@ import pytest
 from attn_cli.pipeline.for_page import Page
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.render.page import page
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from attn_cli.text.tokenize import tokenize
-from attn_cli.trace.trace import Trace
+from attn_cli.trace import Trace
 from attn_cli.vectors.lookup import open_table
 from tests.bench.page import many_heads
 from tests.browser import made as write_page

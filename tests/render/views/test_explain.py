@@ -13,9 +13,9 @@ from attn_cli import Settings, trace_self
 from attn_cli.models.model_file import named
 from attn_cli.render.numbers import four
 from attn_cli.render.views.swap import _decided
+from attn_cli.render.walk import NAMES, STEPS, chosen_steps
 from attn_cli.teach.compare import Swap
 from attn_cli.teach.swap import LeadChange, swap
-from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled
 from tests.cli.tables import told as cases

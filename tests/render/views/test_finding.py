@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_cli import trace_cross, trace_masked, trace_self
-from attn_cli.settings.settings import Settings
+from attn_cli.settings import Settings
 from tests.shell import here, told
 
 FOX = "The quick brown fox jumped over the lazy dog"
