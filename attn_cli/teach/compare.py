@@ -12,7 +12,7 @@ from attn_cli.errors import SettingError, UsageError, refuse_input
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model, declare
+from attn_cli.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model, declared
 from attn_cli.trace import Trace, entropy as bits
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def between(
 
 def _default_among(option: str, values: Values, settings: Settings, trace: Trace) -> int:
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
-    field = declare.declared(Settings)[option]
+    field = declared(Settings)[option]
     projections = {None: USUAL.projection, "word2vec": USUAL.projection, "random": "random"}
     # Some defaults depend on the command, the model or the vectors.
     depends = {"mask": "none", "head": trace.shown.name, "layer": str(trace.projection.layer)}
@@ -194,7 +194,7 @@ def _trace(
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
-        if declare.declared(Settings)[option].is_repeated and isinstance(chosen, str):
+        if declared(Settings)[option].is_repeated and isinstance(chosen, str):
             chosen = (chosen,)
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
         kind = "cross" if context is not None else settings.kind_of_text

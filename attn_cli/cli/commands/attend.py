@@ -12,8 +12,7 @@ from attn_cli.errors import as_utf8, refuse
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
 from attn_cli.render.walk import chosen_steps
-from attn_cli.settings import ALL, WEIGHT, Settings, View
-from attn_cli.settings.declare import SHOWN
+from attn_cli.settings import ALL, WEIGHT, Settings, View, declare
 
 if TYPE_CHECKING:
     from attn_cli.trace import Trace
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 MOST_WORDS = 100_000  # that a page carries
 Part = Literal["mask"] | None
 MASK_HELP = "Show the mask itself: in words, as frameworks write it, and what it does."
-SHOW = own("", MASK_HELP, SHOWN, "--show")
+SHOW = own("", MASK_HELP, declare.SHOWN, "--show")
 CROSS_HELP = "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
 TwoTexts = Annotated[list[str] | None, argument("[TEXT] CONTEXT", CROSS_HELP)]
 WORDS_HELP = "Carry the N commonest words, so that another sentence can be typed."
@@ -66,9 +65,9 @@ def explain(
     view: View,
     texts: Texts = None,
     context: Context = None,
-    only: str | None = own("STEPS", "Only these steps, such as scores,weights.", SHOWN),
-    start: str | None = own("STEP", "From this step on, such as softmax.", SHOWN, "--from"),
-    swap: list[str] | None = own("OLD=NEW", SWAP_HELP, SHOWN),
+    only: str | None = own("STEPS", "Only these steps, such as scores,weights.", declare.SHOWN),
+    start: str | None = own("STEP", "From this step on, such as softmax.", declare.SHOWN, "--from"),
+    swap: list[str] | None = own("OLD=NEW", SWAP_HELP, declare.SHOWN),
     pause: Pause = False,
 ) -> None:
     """One row worked by hand, why it came out that way, and what each step is for.
@@ -188,8 +187,8 @@ def page(
     view: View,
     texts: Texts = None,
     context: Context = None,
-    words: int = own("N", WORDS_HELP, SHOWN, default=3000),
-    exact: str | None = own("HEADS", EXACT_HELP, SHOWN),
+    words: int = own("N", WORDS_HELP, declare.SHOWN, default=3000),
+    exact: str | None = own("HEADS", EXACT_HELP, declare.SHOWN),
 ) -> None:
     """Interactive page: the matrix, each cell's arithmetic, links, the steps, and controls that recompute everything.
 

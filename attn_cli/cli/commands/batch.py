@@ -18,8 +18,7 @@ from attn_cli.io.console import is_terminal
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_RECORD, keys_in, needs_weights
-from attn_cli.settings import ALL, Settings, View
-from attn_cli.settings.declare import ATTENTION, OUTPUT
+from attn_cli.settings import ALL, Settings, View, declare
 from attn_cli.settings.output import ALL_KEYS, names_of
 
 if TYPE_CHECKING:
@@ -74,14 +73,14 @@ def batch(
     settings: Settings,
     view: View,
     files: list[str] | None = argument("[FILE]...", FILES_HELP, default=None),
-    kind: Kind = own("", KIND_HELP, ATTENTION, default="self"),
-    keep_going: bool = own("", GOING_HELP, OUTPUT, "--keep-going", default=False),
-    written_as: str | None = own("FORM", FORM_HELP, OUTPUT, "--format", "-f"),
-    workers: int | None = own("N", WORKERS_HELP, OUTPUT, min=1, max=MOST_WORKERS, show_default=False),
-    engine: Literal["local", "dask"] = own("", ENGINE_HELP, OUTPUT, default="local"),
-    scheduler: str | None = own("ADDRESS", ADDRESS_HELP, OUTPUT),
-    connect_timeout: float | None = own("SECONDS", TIMEOUT_HELP, OUTPUT),
-    force: bool = own("", "Start a run into a folder anew.", OUTPUT, "--force", default=False),
+    kind: Kind = own("", KIND_HELP, declare.ATTENTION, default="self"),
+    keep_going: bool = own("", GOING_HELP, declare.OUTPUT, "--keep-going", default=False),
+    written_as: str | None = own("FORM", FORM_HELP, declare.OUTPUT, "--format", "-f"),
+    workers: int | None = own("N", WORKERS_HELP, declare.OUTPUT, min=1, max=MOST_WORKERS, show_default=False),
+    engine: Literal["local", "dask"] = own("", ENGINE_HELP, declare.OUTPUT, default="local"),
+    scheduler: str | None = own("ADDRESS", ADDRESS_HELP, declare.OUTPUT),
+    connect_timeout: float | None = own("SECONDS", TIMEOUT_HELP, declare.OUTPUT),
+    force: bool = own("", "Start a run into a folder anew.", declare.OUTPUT, "--force", default=False),
     fields: Fields = None,
 ) -> None:
     """One text per line in, one JSON record per line out, in the same order.

@@ -14,8 +14,7 @@ from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refus
 from attn_cli.io.files import system_errors
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, record_result
-from attn_cli.settings import Settings, View
-from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
+from attn_cli.settings import Settings, View, declare
 
 if TYPE_CHECKING:
     from attn_cli.teach.answer_key import AnswerKey
@@ -34,8 +33,8 @@ def check(
     settings: Settings,
     view: View,
     files: list[str] = argument("FILE...", FILES_HELP),
-    expect: str = own("FILE", EXPECT_HELP, COMPARED, default=..., show_default=False),
-    tol: float = own("F", "Largest difference that still counts as equal.", COMPARED, default=0.001),
+    expect: str = own("FILE", EXPECT_HELP, declare.COMPARED, default=..., show_default=False),
+    tol: float = own("F", "Largest difference that still counts as equal.", declare.COMPARED, default=0.001),
 ) -> None:
     """Check answers: the first step that differs, the cell, and the likely mistake.
 
@@ -94,17 +93,23 @@ WHOLE = "exercise.json"  # written last: the checksums of the others, which belo
 # command that stands on a sheet gets that sheet.
 @takes("format", can=(*FORMS.values(), "record"), help="What to print.  [default: markdown]")
 def exercise(
-    seed: int = own("N", "Which exercise: another one for every seed.", TEXT, default=0),
-    dim: int = own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", VECTORS, default=2),
-    words: int = own("N", "Words in the sentence: 2, 3 or 4.", TEXT, default=3),
-    mask: Literal["none", "causal"] = own("", "Whether words look back only.", ATTENTION, default="none"),
-    score: Literal["scaled", "dot"] = own("", SCORE_HELP, ATTENTION, default="scaled"),
-    topic: Literal["attention", "norm", "logit"] = own("", TOPIC_HELP, ATTENTION, default="attention"),
-    key: bool = own("", KEY_HELP, OUTPUT, "--key", default=False),
-    force: bool = own("", "Replace files in DIR.", OUTPUT, "--force", default=False),
+    seed: int = own("N", "Which exercise: another one for every seed.", declare.TEXT, default=0),
+    dim: int = own(
+        "D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", declare.VECTORS, default=2
+    ),
+    words: int = own("N", "Words in the sentence: 2, 3 or 4.", declare.TEXT, default=3),
+    mask: Literal["none", "causal"] = own(
+        "", "Whether words look back only.", declare.ATTENTION, default="none"
+    ),
+    score: Literal["scaled", "dot"] = own("", SCORE_HELP, declare.ATTENTION, default="scaled"),
+    topic: Literal["attention", "norm", "logit"] = own(
+        "", TOPIC_HELP, declare.ATTENTION, default="attention"
+    ),
+    key: bool = own("", KEY_HELP, declare.OUTPUT, "--key", default=False),
+    force: bool = own("", "Replace files in DIR.", declare.OUTPUT, "--force", default=False),
     *,
     view: View,  # in the help -f comes before -o
-    output: str | None = own("DIR", INTO_HELP, OUTPUT, "--output", "-o"),
+    output: str | None = own("DIR", INTO_HELP, declare.OUTPUT, "--output", "-o"),
 ) -> None:
     """A worksheet to do by hand, and its key.
 

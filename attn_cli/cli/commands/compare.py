@@ -15,8 +15,7 @@ from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, readable, result_of
-from attn_cli.settings import SHOWN_ONLY, Settings, View, declared
-from attn_cli.settings.declare import ATTENTION, COMPARED, INPUT, SHOWN, TEXT
+from attn_cli.settings import SHOWN_ONLY, Settings, View, declare, declared
 
 if TYPE_CHECKING:
     from attn_cli.teach.compare import Value
@@ -35,8 +34,8 @@ def compare(
     settings: Settings,
     view: View,
     texts: Texts = None,
-    vary: list[str] | None = own("OPTION=A,B[,C]", VARY_HELP, COMPARED),
-    beside: str | None = own("TEXT", WITH_HELP, COMPARED, "--with"),
+    vary: list[str] | None = own("OPTION=A,B[,C]", VARY_HELP, declare.COMPARED),
+    beside: str | None = own("TEXT", WITH_HELP, declare.COMPARED, "--with"),
     second: Context = None,
     model: list[str] | None = MODEL,
 ) -> None:
@@ -161,16 +160,20 @@ def heads(
     settings: Settings,
     view: View,
     texts: Texts = None,
-    weights: str | None = own("FILE", WEIGHTS_HELP, INPUT),
-    tokens: str | None = own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", TEXT),
-    corpus: str | None = own("FILE", TEXTS_HELP, INPUT, "--texts"),
+    weights: str | None = own("FILE", WEIGHTS_HELP, declare.INPUT),
+    tokens: str | None = own(
+        "TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", declare.TEXT
+    ),
+    corpus: str | None = own("FILE", TEXTS_HELP, declare.INPUT, "--texts"),
     context: Context = None,
-    kind: Literal["self", "masked", "cross"] | None = own("", KIND_HELP, ATTENTION),
-    array: str | None = own("NAME", "With --weights: which array, where a file holds several.", INPUT),
-    batch: int | None = own("N", "With --weights: which text of a batch, from 0.", INPUT),
-    layer: int | None = own("N", LAYER_HELP, ATTENTION),
-    rollout: bool = own("", ROLLOUT_HELP, SHOWN, default=False),
-    probe: bool = own("", PROBE_HELP, ATTENTION, default=False),
+    kind: Literal["self", "masked", "cross"] | None = own("", KIND_HELP, declare.ATTENTION),
+    array: str | None = own(
+        "NAME", "With --weights: which array, where a file holds several.", declare.INPUT
+    ),
+    batch: int | None = own("N", "With --weights: which text of a batch, from 0.", declare.INPUT),
+    layer: int | None = own("N", LAYER_HELP, declare.ATTENTION),
+    rollout: bool = own("", ROLLOUT_HELP, declare.SHOWN, default=False),
+    probe: bool = own("", PROBE_HELP, declare.ATTENTION, default=False),
 ) -> None:
     """All layers and heads of a model on one screen, each with what it does on this text.
 

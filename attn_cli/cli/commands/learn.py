@@ -15,8 +15,7 @@ from attn_cli.io.types import replace
 from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.render.blocks import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
-from attn_cli.settings import Settings, View
-from attn_cli.settings.declare import OUTPUT, TRAINING
+from attn_cli.settings import Settings, View, declare
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
@@ -94,8 +93,10 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
 def train(
     settings: ModelTraining,
     treebanks: list[str] = argument("TREEBANK...", TREEBANK),
-    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
-    dev: list[str] | None = own("TREEBANK", DEV_HELP, TRAINING),
+    output: str = own(
+        "FILE", "Where the model goes (.safetensors).", declare.OUTPUT, "--output", "-o", default=...
+    ),
+    dev: list[str] | None = own("TREEBANK", DEV_HELP, declare.TRAINING),
     embedding: Vectors = None,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies), and from passages with pronouns.

@@ -11,8 +11,7 @@ from attn_cli.errors import as_utf8, refuse
 from attn_cli.io import console, json_text, signals
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
-from attn_cli.settings import MOST_NEXT, Settings, View, find_rows
-from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
+from attn_cli.settings import MOST_NEXT, Settings, View, declare, find_rows
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.passes import Lens
@@ -31,11 +30,13 @@ def effect(
     view: View,
     texts: Texts = None,
     context: Context = None,
-    target: str | None = own("WORD", TARGET_HELP, ATTENTION),
-    against: str | None = own("WORD", "Take apart the difference from this word's logit.", ATTENTION),
-    measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, ATTENTION, default="direct"),
-    knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, ATTENTION),
-    strongest: int = own("N", "List the N strongest heads and networks.", SHOWN, default=10, min=1, max=1000),
+    target: str | None = own("WORD", TARGET_HELP, declare.ATTENTION),
+    against: str | None = own("WORD", "Take apart the difference from this word's logit.", declare.ATTENTION),
+    measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, declare.ATTENTION, default="direct"),
+    knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, declare.ATTENTION),
+    strongest: int = own(
+        "N", "List the N strongest heads and networks.", declare.SHOWN, default=10, min=1, max=1000
+    ),
 ) -> None:
     """What a model's heads, networks and embeddings add to the word that it says: direct logit attribution.
 
@@ -70,10 +71,14 @@ def patch(
     settings: Settings,
     view: View,
     texts: list[str] | None = argument("CLEAN CORRUPT", TEXTS_HELP, default=None),
-    target: str | None = own("WORD", "The word to bring back.  [default: the clean text's]", ATTENTION),
-    against: str | None = own("WORD", "The word against it.  [default: the corrupt text's]", ATTENTION),
-    context: str | None = own("TEXT", RUNS_HELP, TEXT),
-    corrupt_context: str | None = own("TEXT", CORRUPT_HELP, TEXT),
+    target: str | None = own(
+        "WORD", "The word to bring back.  [default: the clean text's]", declare.ATTENTION
+    ),
+    against: str | None = own(
+        "WORD", "The word against it.  [default: the corrupt text's]", declare.ATTENTION
+    ),
+    context: str | None = own("TEXT", RUNS_HELP, declare.TEXT),
+    corrupt_context: str | None = own("TEXT", CORRUPT_HELP, declare.TEXT),
 ) -> None:
     """Which parts of a model's run bring a word back into another text: activation patching.
 
@@ -115,10 +120,10 @@ def lens(
     settings: Settings,
     view: View,
     texts: Texts = None,
-    context: str | None = own("TEXT", READ_HELP, TEXT, "--context"),
-    query: str | None = own("TOKEN", QUERY_HELP, SHOWN, "--query", "-q"),
-    count: int | None = own("K", COUNT_HELP, SHOWN, "--next", min=1, max=MOST_NEXT),
-    ids: str | None = own("IDS", IDS_HELP, SHOWN),
+    context: str | None = own("TEXT", READ_HELP, declare.TEXT, "--context"),
+    query: str | None = own("TOKEN", QUERY_HELP, declare.SHOWN, "--query", "-q"),
+    count: int | None = own("K", COUNT_HELP, declare.SHOWN, "--next", min=1, max=MOST_NEXT),
+    ids: str | None = own("IDS", IDS_HELP, declare.SHOWN),
 ) -> None:
     """The likeliest word after each layer, at every place: what a model would say if it stopped there.
 
@@ -166,13 +171,15 @@ def generate(
     settings: Settings,
     view: View,
     texts: Texts = None,
-    count: int = own("N", "Write at most N tokens.", SHOWN, default=20, min=1, max=100_000),
-    sample_temperature: float | None = own("T", TEMPERATURE, ATTENTION, min=1e-6, max=1e6),
-    top_k: int | None = own("K", "Draw among the K likeliest tokens.", ATTENTION, min=1),
-    top_p: float | None = own("P", TOP_P, ATTENTION, min=1e-6, max=1),
-    no_repeat: int | None = own("N", NO_REPEAT, ATTENTION, min=2),
-    stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
-    runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
+    count: int = own("N", "Write at most N tokens.", declare.SHOWN, default=20, min=1, max=100_000),
+    sample_temperature: float | None = own("T", TEMPERATURE, declare.ATTENTION, min=1e-6, max=1e6),
+    top_k: int | None = own("K", "Draw among the K likeliest tokens.", declare.ATTENTION, min=1),
+    top_p: float | None = own("P", TOP_P, declare.ATTENTION, min=1e-6, max=1),
+    no_repeat: int | None = own("N", NO_REPEAT, declare.ATTENTION, min=2),
+    stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", declare.SHOWN),
+    runners_up: int = own(
+        "K", "Name the K likeliest other tokens.", declare.SHOWN, default=3, min=0, max=MOST_NEXT
+    ),
 ) -> None:
     """A model writes on: each token with its probability, the runners-up, and where the shown head looked for it.
 
