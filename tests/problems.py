@@ -52,6 +52,10 @@ class Kind(NamedTuple):
     seed: int = 0
 
 
+def some(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
 LENGTHS = st.integers(1, 13)
 KINDS = st.builds(  # for Hypothesis
     Kind,

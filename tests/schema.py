@@ -9,6 +9,7 @@ import jsonschema_rs
 from tests.shell import here
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+COMPLETE = {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]}  # of records from which nothing was left out
 _VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 
 

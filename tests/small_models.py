@@ -6,6 +6,7 @@ import numpy as np
 
 from attn_cli.models.model_file import write_model
 from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import VectorTable
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
@@ -52,6 +53,21 @@ def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict
         made |= drawn(n, gain_1=width, shift_1=width, gain_2=width, shift_2=width)
     made |= attention(draw, last, heads, width, 2, 2)
     return made | drawn(last, W_v=(width, dim), b_v=dim)
+
+
+def weights_by_hand(made, h, words):
+    """One head's weights of a model of one layer, by the formula, for the words of `table`."""
+    found, n = table().find({word.lower() for word in words}), len(words)
+    vectors = dict(zip(FEATURES, made["start.vectors"], strict=True))
+    spelled = [
+        sum((vectors[name] for name in features(word) if name in vectors), np.zeros(4)) for word in words
+    ]
+    X = np.array([found.get(word.lower(), x) for word, x in zip(words, spelled, strict=True)])
+    Q, K = (X @ made[f"0.W_{m}"][h] + made[f"0.b_{m}"][h] for m in "qk")
+    away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -2, 2) + 2
+    position = np.take_along_axis(Q @ made["0.R"][h].T, away, axis=1) + made["0.b"][h][away]
+    exps = np.exp((Q @ K.T + position) / np.sqrt(2))
+    return exps / exps.sum(axis=1, keepdims=True)
 
 
 def write(

@@ -22,17 +22,13 @@ from attn_cli.core import heads as heads_module, streaming, threads as pool
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.heads import HeadInput, checked_attention, fits
 from attn_cli.errors import InputError
-from tests.problems import DTYPES, KINDS, TOLERANCE, Kind, compared, made, tiled
+from tests.problems import DTYPES, KINDS, TOLERANCE, Kind, compared, made, some, tiled
 from tests.thorough import like_cases, often
 
 laws = settings(max_examples=often(80), deadline=None, derandomize=True)
 few = settings(max_examples=often(25), deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
 TILINGS = st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans())
-
-
-def some(*shape, seed=0, dtype=np.float64):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def within(problem, **options):

@@ -3,7 +3,6 @@
 With ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests; otherwise it skips them.
 """
 
-import json
 import math
 import os
 
@@ -19,7 +18,7 @@ from attn_cli.models.projection import Projection
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.trace.head import Projected
 from attn_cli.vectors.spelling import SpellingFeatures
-from tests.shell import here
+from tests.shell import record
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
     import torch
@@ -224,20 +223,12 @@ def encoder(layer, heads, reach=2):
     for h in range(heads):
         q, k, v = (slice(m * d + h * d_k, m * d + (h + 1) * d_k) for m in range(3))
         made.append(HeadWeights(str(h), W[:, q], W[:, k], W[:, v], b[q], b[k], b[v], nowhere))
-    return EncoderLayer(
-        Projection(
-            Projected("learned", "theirs", "in-out", None, 0),
-            tuple(made),
-            p["self_attn.out_proj.weight"].T,
-            p["self_attn.out_proj.bias"],
-        ),
-        Norm(p["norm1.weight"], p["norm1.bias"]),
-        p["linear1.weight"].T,
-        p["linear1.bias"],
-        p["linear2.weight"].T,
-        p["linear2.bias"],
-        Norm(p["norm2.weight"], p["norm2.bias"]),
+    own = Projected("learned", "theirs", "in-out", None, 0)
+    joins, *network = (
+        (p[f"{name}.weight"].T, p[f"{name}.bias"]) for name in ("self_attn.out_proj", "linear1", "linear2")
     )
+    norms = [Norm(p[f"norm{n}.weight"], p[f"norm{n}.bias"]) for n in (1, 2)]
+    return EncoderLayer(Projection(own, tuple(made), *joins), norms[0], *network[0], *network[1], norms[1])
 
 
 @pytest.mark.parametrize("mask", ["none", "causal", "window:1"])
@@ -263,17 +254,10 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
         passed = [entry(start)[None]]
         for layer in theirs:
             passed.append(layer(passed[-1], src_mask=blocked))
-    ours = EncoderStack(
-        "theirs",
-        "none",
-        "none",
-        SpellingFeatures({}, np.zeros((0, words)), False),
-        entry.weight.detach().numpy().T,
-        entry.bias.detach().numpy(),
-        tuple(encoder(layer, heads) for layer in theirs),
-        Projection(Projected("learned", "theirs", "in-out", None, layers), ()),
-        {},
-    )
+    spelling, enters = SpellingFeatures({}, np.zeros((0, words)), False), (entry.weight.T, entry.bias)
+    last = Projection(Projected("learned", "theirs", "in-out", None, layers), ())
+    parts = *(M.detach().numpy() for M in enters), tuple(encoder(layer, heads) for layer in theirs), last
+    ours = EncoderStack("theirs", "none", "none", spelling, *parts, {})
     for layer, wanted in enumerate(passed):
         made = ours.input(start.numpy(), layer, rule)
         np.testing.assert_allclose(made, wanted[0].numpy(), rtol=0, atol=1e-10)
@@ -285,20 +269,6 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
 CAT = "The cat sat on a mat"
 
 
-def lab(text, *args):
-    ran = here("masked", text, "-e", "random", "--show", "mask", "-f", "json", *args)
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
-
-
-def identity_layer(d):
-    """Their layer with W_q, W_k and W_v the identity: its weights are those of X with itself."""
-    layer = torch.nn.MultiheadAttention(d, 1, bias=False, batch_first=True, dtype=torch.float64).eval()
-    with torch.no_grad():
-        layer.in_proj_weight.copy_(torch.eye(d, dtype=torch.float64).repeat(3, 1))
-    return layer
-
-
 VIEWS = [
     *((), ("--mask", "window:1"), ("--pad", "2"), ("--pad", "2", "--mask", "none")),
     ("--pad", "3", "--pad-side", "left", "--mask", "none"),
@@ -307,19 +277,22 @@ VIEWS = [
 
 @pytest.mark.parametrize("args", VIEWS)
 def test_each_view_gives_its_framework_the_same_weights(args):
-    record = lab(CAT, "-p", "identity", "--steps", *args)
-    views, X = record["mask_views"], torch.tensor(record["x_query"], dtype=torch.float64)
+    found = record("masked", CAT, "-e", "random", "--show", "mask", "-p", "identity", "--steps", *args)
+    views, X = found["mask_views"], torch.tensor(found["x_query"], dtype=torch.float64)
     added = [[-math.inf if cell is None else cell for cell in row] for row in views["additive"]]
     for mask in (torch.tensor(views["torch_sdpa"]), torch.tensor(added, dtype=torch.float64)):
         output = sdpa(X[None], X[None], X[None], attn_mask=mask)[0]
-        np.testing.assert_allclose(record["output"], output.numpy(), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found["output"], output.numpy(), rtol=0, atol=1e-12)
     masks = [{"attn_mask": torch.tensor(views["torch_mha"])}]
     if "none" in args:
         masks.append({"key_padding_mask": torch.tensor([views["key_padding"]])})
-    for mask in masks:
-        with torch.no_grad():
-            weights = identity_layer(X.shape[1])(X[None], X[None], X[None], **mask)[1][0]
-        np.testing.assert_allclose(record["weights"], weights.numpy(), rtol=0, atol=1e-12)
+    d = X.shape[1]
+    layer = torch.nn.MultiheadAttention(d, 1, bias=False, batch_first=True, dtype=torch.float64).eval()
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(torch.eye(d, dtype=torch.float64).repeat(3, 1))
+        for mask in masks:
+            weights = layer(X[None], X[None], X[None], **mask)[1][0]
+            np.testing.assert_allclose(found["weights"], weights.numpy(), rtol=0, atol=1e-12)
 
 
 def test_what_is_said_of_torch_and_a_row_with_nothing_left_is_so():

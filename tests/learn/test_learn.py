@@ -1,6 +1,5 @@
 """Learning attention: the gradient, the steps, the lessons, and training as a user runs it."""
 
-import json
 import lzma
 import os
 import signal
@@ -24,8 +23,9 @@ from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.spelling import features
+from tests import shell
 from tests.parsed import conllu, parsed
-from tests.shell import COMMAND, attn, surroundings
+from tests.shell import COMMAND, surroundings
 from tests.small_models import table
 from tests.thorough import takes_long
 
@@ -37,19 +37,6 @@ LINES = (
     "Hi/INTJ/0/root",
 )
 KNOWN = "anna reads old books the who never a-b 3.14 Hi walking talking singing"
-
-
-@pytest.fixture
-def torch():
-    """PyTorch, its settings as they were afterwards; where it is missing, the test is skipped or fails."""
-    if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
-        import torch
-    else:
-        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    yield torch
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(strict)
 
 
 def lessons(heads=HEADS, dim=3, lines=LINES):
@@ -217,11 +204,8 @@ def little_language(count, seed, longest=5):
         kinds += [(MANNERS, "ADV", "advmod")] * int(draw.integers(0, longest))
         order = draw.permutation(len(kinds))
         verb = 1 + int(np.flatnonzero(order == 1)[0])
-        told = [
-            (words[draw.integers(len(words))], tag, relation)
-            for words, tag, relation in (kinds[i] for i in order)
-        ]
-        texts.append(" ".join(f"{word}/{tag}/{verb * (of != 'root')}/{of}" for word, tag, of in told))
+        drawn = [(words[draw.integers(len(words))], *kind) for words, *kind in (kinds[i] for i in order)]
+        texts.append(" ".join(f"{word}/{tag}/{verb * (of != 'root')}/{of}" for word, tag, of in drawn))
     return texts
 
 
@@ -234,9 +218,7 @@ def little(tmp_path):
     return tmp_path
 
 
-QUICK = TrainSettings(
-    relations="subject,object", epochs=12, rate=0.02, dim=4, reach=2, endings=20, batch=200,
-)  # fmt: skip
+QUICK = TrainSettings(relations="subject,object", epochs=12, rate=0.02, dim=4, reach=2, endings=20, batch=200)
 
 
 def trained(folder, output, settings=QUICK, dev=("dev.conllu",), report=lambda stage: None, tell=None):
@@ -303,28 +285,23 @@ def test_training_and_the_program_compute_the_same_weights(little):
 OPTIONS = ["-e", VECTOR_FILE, "--relations", "subject,object", "--dim", "4", "--reach", "2"]
 
 
-def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(little):
+def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(little, at):
     whole = (little / "train.conllu").read_text()
     half = whole.index("\n\n", len(whole) // 2) + 2
     (little / "train.conllu").write_text(whole[:half])
     (little / "rest.conllu.xz").write_bytes(lzma.compress(whole[half:].encode()))
     train = ["train.conllu", "rest.conllu.xz", "--dev", "dev.conllu", "-o", "my model.safetensors"]
-    ran = attn("learn", "train", *train, *OPTIONS, "--epochs", "6", "--rate", "0.02", cwd=little)
+    ran = shell.here("learn", "train", *train, *OPTIONS, "--epochs", "6", "--rate", "0.02")
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "epoch 1:" in ran.err and "epoch 6:" in ran.err and "my model.safetensors" in ran.err
     file = ["-p", "./my model.safetensors", "-e", VECTOR_FILE]
     text = f"{DOERS[0]} {MANNERS[0]} {DEEDS[1]} {THINGS[2]}"
-    used = attn("self", text, *file, "--head", "subject", "-f", "json", cwd=little)
-    assert used.code == 0, used.err
-    record = json.loads(used.out)
+    record = shell.record("self", text, *file, "--head", "subject")
     assert (record["projection"]["source"], record["head"]) == ("learned", "subject")
     assert record["learned"]["trained_on"] == ["train.conllu", "rest.conllu.xz"]
     assert record["learned"]["scored_on"] == "dev.conllu"
-    scored = attn(
-        "learn", "score", "my model.safetensors", "dev.conllu", "-e", VECTOR_FILE, "-f", "json", cwd=little
-    )
-    assert scored.code == 0, scored.err
-    by_name = {head["name"]: head for head in json.loads(scored.out)["heads"]}
+    scored = shell.record("learn", "score", "my model.safetensors", "dev.conllu", "-e", VECTOR_FILE)
+    by_name = {head["name"]: head for head in scored["heads"]}
     assert list(by_name) == ["subject", "object"]
     told = record["learned"]["accuracy"], record["learned"]["baseline"]
     assert told == (by_name["subject"]["accuracy"], by_name["subject"]["baseline"])
@@ -332,45 +309,45 @@ def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(li
     assert set(os.listdir(little)) == texts | {"my model.safetensors"}
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "named"),
-    [
-        ("train.conllu --relations=subject,friend", 2, "friend"),
-        ("train.conllu --relations=Subject", 2, "Subject"),
-        ("train.conllu --relations=head,subject,subject", 2, "subject"),
-        *((f"train.conllu --relations={names}", 2, "--relations") for names in ("subject,", "")),
-        ("train.conllu --rate nan", 2, "--rate"),
-        *((f"train.conllu -o {file}", 2, "safetensors") for file in ("model.json", "model")),
-        *((f"train.conllu -e {vectors}", 2, vectors) for vectors in ("nobody", "random")),
-        ("train.conllu dev.conllu --dev copy.conllu", 2, "--dev"),
-        ("missing.conllu", 66, "missing.conllu"),
-        ("train.conllu missing.conllu", 66, "missing.conllu"),
-        ("train.conllu --dev missing.conllu", 66, "missing.conllu"),
-        ("train.conllu -e missing.txt", 66, "missing.txt"),
-        (".", 66, "."),
-        ("long.conllu", 65, ""),  # of sentences too long to learn from alone
-        ("train.conllu bad.conllu", 65, "bad.conllu"),
-        ("train.conllu -o nowhere/m.safetensors", 73, "nowhere"),
-        ("train.conllu -o folder.safetensors", 73, "folder.safetensors"),
-        ("train.conllu -o train.conllu/m.safetensors", 73, "train.conllu"),
-        (f"train.conllu -o {'x' * 300}.safetensors", 73, "xxx"),
-    ],
-)
-def test_what_is_wrong_is_refused_before_the_work(args, code, named, little):
+WRONG = {  # by code, what is named: what is asked for, where . is train.conllu
+    2: {
+        "friend": ". --relations=subject,friend", "Subject": ". --relations=Subject", "--rate": ". --rate nan",
+        "subject": ". --relations=head,subject,subject", "--relations": ". --relations=subject,; . --relations=",
+        "safetensors": ". -o model.json; . -o model", "nobody": ". -e nobody", "random": ". -e random",
+        "--dev": ". dev.conllu --dev copy.conllu",
+    },
+    66: {
+        "missing.conllu": "missing.conllu; . missing.conllu; . --dev missing.conllu",
+        "missing.txt": ". -e missing.txt", ".": "./",
+    },
+    65: {"": "long.conllu", "bad.conllu": ". bad.conllu"},  # of sentences too long to learn from alone; of none
+    73: {
+        "nowhere": ". -o nowhere/m.safetensors", "folder.safetensors": ". -o folder.safetensors",
+        "train.conllu": ". -o train.conllu/m.safetensors", "xxx": f". -o {'x' * 300}.safetensors",
+    },
+}  # fmt: skip
+ALL_WRONG = [
+    (code, name, one) for code in WRONG for name, each in WRONG[code].items() for one in each.split("; ")
+]
+
+
+@pytest.mark.parametrize(("code", "named", "args"), ALL_WRONG)
+def test_what_is_wrong_is_refused_before_the_work(code, named, args, little, at):
     (little / "folder.safetensors").mkdir()
     (little / "bad.conllu").write_text("plain words\n")
     (little / "copy.conllu").write_bytes((little / "dev.conllu").read_bytes())
     (little / "long.conllu").write_text(conllu(" ".join(["x/X/0/root", *["y/X/1/dep"] * 100])))
     before = set(os.listdir(little))
-    ran = attn("learn", "train", *OPTIONS, "-o", "m.safetensors", *args.split(), cwd=little)
-    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran.err
-    assert named in ran.err.partition("Choose")[0] and "epoch" not in ran.err
+    words = ["train.conllu" if word == "." else word for word in args.split()]
+    said = shell.refused("learn", "train", *OPTIONS, "-o", "m.safetensors", *words, code=code)
+    assert named in said.partition("Choose")[0] and "epoch" not in said
     assert set(os.listdir(little)) == before
 
 
-def interrupted_at(process, phrase):
+def interrupted_at(command, folder, phrase):
     """Send an interrupt at the first line that holds this phrase, and return how the process ended."""
-    said = ""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process, said = subprocess.Popen(command, cwd=folder, env=surroundings(), **pipes), ""
     try:
         for line in process.stderr:
             said += line
@@ -390,28 +367,24 @@ def interrupted_at(process, phrase):
 
 def works(folder, name):
     """Check that a file is a whole model, which the program computes with."""
-    used = attn("self", f"{DOERS[0]} {DEEDS[1]}", "-p", name, "-e", VECTOR_FILE, "-f", "json", cwd=folder)
-    assert used.code == 0, used.err
-    assert read_model(str(Path(folder, name))).last.heads[0].name == "subject"
+    file = str(Path(folder, name))
+    assert shell.record("self", f"{DOERS[0]} {DEEDS[1]}", "-p", file, "-e", str(Path(folder, VECTOR_FILE)))
+    assert read_model(file).last.heads[0].name == "subject"
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
+SCORING = ("scoring", [*OPTIONS, "--dev", "dev.conllu", "--epochs", "1"], {"dev": (12_000, 3)})
+INTERRUPTED = [
+    ("epoch 3:", [*OPTIONS, "--epochs", "10000"], {}),
+    pytest.param(*SCORING, marks=takes_long),
+    ("epoch 1 of", ["-e", VECTOR_FILE], {"train": (1200, 2, 60)}),  # before the first pass is whole
+]
+
+
 @posix
-@pytest.mark.parametrize(
-    ("phrase", "args", "files"),
-    [
-        ("epoch 3:", [*OPTIONS, "--epochs", "10000"], {}),
-        pytest.param(
-            "scoring",
-            [*OPTIONS, "--dev", "dev.conllu", "--epochs", "1"],
-            {"dev": (12_000, 3)},
-            marks=takes_long,
-        ),
-        ("epoch 1 of", ["-e", VECTOR_FILE], {"train": (1200, 2, 60)}),  # before the first pass is whole
-    ],
-)
+@pytest.mark.parametrize(("phrase", "args", "files"), INTERRUPTED)
 def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_and_says_so_or_changes_nothing(
     phrase, args, files, little
 ):
@@ -419,8 +392,7 @@ def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_and_says_so_or_chang
     for name, size in files.items():
         (little / f"{name}.conllu").write_text(conllu(*little_language(*size)))
     train = [*COMMAND, "learn", "train", "train.conllu", *args, "-o", "old.safetensors"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    code, rest = interrupted_at(subprocess.Popen(train, cwd=little, env=surroundings(), **pipes), phrase)
+    code, rest = interrupted_at(train, little, phrase)
     assert code == 130
     assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "old.safetensors"}
     if phrase == "epoch 1 of":

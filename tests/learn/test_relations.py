@@ -42,26 +42,16 @@ def links(head, text):
 
 
 WANTED = [  # of each sentence, what heads are to find
-    (
-        FOX,
-        "subject jumped>fox ; object ; oblique jumped>over ; modifier fox>quick fox>brown dog>lazy ; coordination",
-    ),
-    (
-        FOX,
-        "head The>fox quick>fox brown>fox fox>jumped over>dog the>dog lazy>dog dog>jumped ; determiner fox>The dog>the",
-    ),
+    (FOX, "subject jumped>fox ; object ; oblique jumped>over ; coordination ; determiner fox>The dog>the"),
+    (FOX, "modifier fox>quick fox>brown dog>lazy"),
+    (FOX, "head The>fox quick>fox brown>fox fox>jumped over>dog the>dog lazy>dog dog>jumped"),
     (GIFT, "object gave>book ; possessor book>his ; head She>gave Tom>gave his>book book>gave"),
-    (GIFT, "relations She>gave gave>She Tom>gave gave>Tom his>book book>his book>gave gave>book"),
     (PASSIVE, "subject sent>letters ; oblique sent>by ; determiner letters>the ; possessor mother>Ann"),
     (SOUP, "subject tasted>soup cooked>aunt ; object cooked>that ; modifier stuff>hot"),
     (SHOP, "subject bought>We ; object bought>bread ; oblique left>on left>from"),
     (SHOP, "coordination cheese>bread apples>bread left>bought"),
     (FRIEND, "subject ; oblique ; possessor brother>my ; head A>friend of>brother my>brother brother>friend"),
-    (
-        FROM_UNDER,
-        "oblique crept>out crept>from ; relations It>crept crept>It out>den den>out from>den den>from "
-        "its>den den>its den>crept crept>den crept>out crept>from",
-    ),
+    (FROM_UNDER, "oblique crept>out crept>from ; head It>crept out>den from>den its>den den>crept"),
 ]
 
 

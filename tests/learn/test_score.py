@@ -1,7 +1,6 @@
 """How often a head is right, counted by hand, beside the best fixed distance; and what heads of language do."""
 
 import json
-import math
 from itertools import product
 
 import numpy as np
@@ -12,11 +11,10 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import ENOUGH, Score, Tally, clear_leads, score
 from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.model_file import read_model
-from attn_cli.vectors.spelling import features
 from tests import small_models as models
 from tests.parsed import conllu, parsed
 from tests.schema import complaints
-from tests.shell import attn
+from tests.shell import refused, told
 
 BANK = (
     "The/DET/3/det big/ADJ/3/amod cat/NOUN/4/nsubj sees/VERB/0/root a/DET/6/det dog/NOUN/4/obj ./PUNCT/4/punct",
@@ -41,21 +39,6 @@ def zeros(name, value):
     return value if name.startswith("start") else np.zeros_like(value)
 
 
-def weights_by_hand(made, h, words):
-    """One head's weights by the formula of the one-layer model."""
-    found, n = models.table().find({word.lower() for word in words}), len(words)
-    vectors = dict(zip(models.FEATURES, made["start.vectors"], strict=True))
-    spelled = [
-        sum((vectors[name] for name in features(word) if name in vectors), np.zeros(4)) for word in words
-    ]
-    X = np.array([found.get(word.lower(), x) for word, x in zip(words, spelled, strict=True)])
-    Q, K = (X @ made[f"0.W_{m}"][h] + made[f"0.b_{m}"][h] for m in "qk")
-    away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -2, 2) + 2
-    position = np.take_along_axis(Q @ made["0.R"][h].T, away, axis=1) + made["0.b"][h][away]
-    exps = np.exp((Q @ K.T + position) / math.sqrt(2))
-    return exps / exps.sum(axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_every_share_is_that_counted_by_hand(seed, tmp_path):
     stack, made = model(tmp_path, seed=seed)
@@ -65,7 +48,7 @@ def test_every_share_is_that_counted_by_hand(seed, tmp_path):
     for h, one in enumerate(scores):
         rows, drawn = [], 0
         for sentence in SENTENCES:
-            full, bare = (weights_by_hand(M, h, sentence.words).argmax(axis=1) for M in (made, flat))
+            full, bare = (models.weights_by_hand(M, h, sentence.words).argmax(axis=1) for M in (made, flat))
             drawn += sum(key != query for query, key in enumerate(full))
             for query, keys in RELATIONS[one.name].links(sentence).items():
                 rows.append((sentence.tags, query, keys, full[query] in keys, bare[query] in keys))
@@ -156,13 +139,13 @@ def test_a_head_that_looks_at_itself_has_no_precision_one_without_links_no_accur
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(at):
     """A folder with a model, its vectors and a treebank."""
     names = ["relations", "possessor", "subject"]
-    models.write(tmp_path / "model.safetensors", models.arrays(3), models.table(), names)
-    (tmp_path / "v.txt").write_text(models.typed(models.table()))
-    (tmp_path / "bank.conllu").write_text(conllu(*BANK))
-    return tmp_path
+    models.write(at / "model.safetensors", models.arrays(3), models.table(), names)
+    (at / "v.txt").write_text(models.typed(models.table()))
+    (at / "bank.conllu").write_text(conllu(*BANK))
+    return at
 
 
 SCORE = ["learn", "score", "model.safetensors", "bank.conllu", "-e", "v.txt"]
@@ -170,9 +153,8 @@ SCORE = ["learn", "score", "model.safetensors", "bank.conllu", "-e", "v.txt"]
 
 @pytest.mark.parametrize("how", [["-f", "json"], ["-f", "jsonl"], ["-o", "out.json"], ["-o", "out.jsonl"]])
 def test_the_json_has_the_shape_that_the_design_states(how, files):
-    ran = attn(*SCORE, *how, cwd=files)
-    assert ran.code == 0, ran.err
-    text = ran.out if how[0] == "-f" else (files / how[1]).read_text()
+    out = told(*SCORE, *how)
+    text = out if how[0] == "-f" else (files / how[1]).read_text()
     if "jsonl" in how[1]:
         assert text.count("\n") == 1
     record = json.loads(text)
@@ -188,9 +170,7 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
 
 
 def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(files):
-    ran = attn(*SCORE, cwd=files)
-    assert (ran.code, ran.err) == (0, "")
-    rows = [line.split() for line in ran.out.splitlines()[1:4]]
+    rows = [line.split() for line in told(*SCORE).splitlines()[1:4]]
     scores = score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
     for row, one in zip(rows, scores, strict=True):
         shares = (one.accuracy, one.baseline, one.nearest, one.precision, one.hard, one.content)
@@ -198,25 +178,18 @@ def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(f
         assert row == [one.name, *shown, str(one.count)]
     assert rows[1] == ["possessor", "–", "–", "–", "0.000", "–", "–", "0"]
     models.write(files / "model.safetensors", models.arrays(2), models.table(), ["one", "two"])
-    ran = attn(*SCORE, cwd=files)
-    assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
+    assert refused(*SCORE, code=65)
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
+def test_what_cannot_be_scored_is_refused(files):
+    for args, code, said in (
         ("missing.safetensors bank.conllu", 66, "missing.safetensors"),
-        ("v.txt bank.conllu", 65, "v.txt"),
-        ("model.safetensors v.txt", 65, "v.txt"),
+        *((names, 65, "v.txt") for names in ("v.txt bank.conllu", "model.safetensors v.txt")),
         ("roles bank.conllu", 65, "word2vec"),
         ("model.safetensors bank.conllu -o nowhere/out.json", 73, "nowhere"),
         ("model.safetensors bank.conllu -e word2vec", 65, "table"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(args, code, said, files):
-    ran = attn("learn", "score", "-e", "v.txt", *args.split(), cwd=files)
-    assert (ran.code, ran.out) == (code, ""), ran.err
-    assert said in ran.err and ran.err.count("\n") == 1 and "Traceback" not in ran.err
+    ):
+        assert said in refused("learn", "score", "-e", "v.txt", *args.split(), code=code)
 
 
 def test_a_clear_lead_is_the_smallest_from_which_on_four_of_five_are_right_with_five_cases_or_those_of_all_forms():

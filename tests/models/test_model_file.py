@@ -15,11 +15,11 @@ from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
+from attn_cli.models import model_file
 from attn_cli.models.model_file import (
     BUNDLED,
     EXPONENTS,
     dequantized,
-    in_bits,
     model_arrays,
     named,
     quantized,
@@ -27,10 +27,9 @@ from attn_cli.models.model_file import (
 )
 from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import VectorTable
-from tests import small_models as models
+from tests import shell, small_models as models
 from tests.fuzz.mutate import mutated
 from tests.parsed import conllu
-from tests.shell import attn
 
 close = np.testing.assert_allclose
 
@@ -77,28 +76,13 @@ def outcome(settings, text=TEXT):
 LAYERS = pytest.mark.parametrize("layers", [1, 3])
 
 
-def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_what_is_shown(files, tmp_path):
+def test_one_layer_is_the_formula_of_its_docstring_and_types_are_as_exact_as_they_are(files):
     trace = trace_self("a cat sees the big dog", files(1))
     assert trace.head_names == tuple(NAMES[1]) and trace.shown.name == "relations"
     assert trace.projection.source == "learned" and trace.learned.layers == 1
-    made, X = models.arrays(3, 1), trace.x_query
-    close(X, [models.table().find([w])[w] for w in trace.query_tokens])
-    Q, K = (X @ made[f"0.W_{m}"][0] + made[f"0.b_{m}"][0] for m in "qk")
-    for i in range(6):
-        at = [max(-2, min(2, j - i)) + 2 for j in range(6)]
-        z = np.exp((Q[i] @ K.T + Q[i] @ made["0.R"][0][at].T + made["0.b"][0][at]) / np.sqrt(2))
-        close(trace.weights[i], z / z.sum(), rtol=1e-10)
-    close(trace.output, trace.weights @ X, rtol=1e-10)
-    record = trace_self(TEXT, files(3)).to_dict(steps=True)
-    (head,) = record["heads"]
-    X, q, k = (np.array(value) for value in (record["x_query"], head["q"], head["k"]))
-    for name, value in (
-        ("q", X @ head["W_q"] + head["b_q"]),
-        ("k", X @ head["W_k"] + head["b_k"]),
-        ("scaled_scores", q @ k.T / np.sqrt(2)),
-        ("masked_scores", np.add(head["scaled_scores"], head["position_scores"])),
-    ):
-        close(head[name], value, rtol=1e-9, atol=1e-12)
+    close(trace.x_query, [models.table().find([w])[w] for w in trace.query_tokens])
+    close(trace.weights, models.weights_by_hand(models.arrays(3, 1), 0, trace.query_tokens), rtol=1e-10)
+    close(trace.output, trace.weights @ trace.x_query, rtol=1e-10)
     exact = trace_self(TEXT, files(3)).weights
     for dtype, far in ((np.float16, 0.05), (np.float32, 1e-4)):
 
@@ -149,28 +133,14 @@ def test_an_array_of_another_shape_kind_or_size_is_refused_or_does_no_harm(layer
     assert wrong == {}
 
 
-METADATA = {
-    "format": ["attn-model/2", None],
-    "heads": [
-        *(
-            None,
-            "relations, mine, other",
-            '["relations", "mine"',
-            '{"relations": 0, "mine": 1}',
-            "[" * 100_000,
-        ),
-        *map(json.dumps, ([], TWO, [*TWO, "o", "more"], [*TWO, "mine"], [*TWO, ""], [*TWO, 3])),
-    ],
-    "facts": [None, "[]", "{", '"so"', "[" * 100_000, '{"a":' * 50_000],
-    "fingerprint": [None, "00"],
-}
+NAMED = [None, "relations, mine, other", '["relations", "mine"', '{"relations": 0, "mine": 1}', "[" * 100_000]
+NAMED += map(json.dumps, ([], TWO, [*TWO, "o", "more"], [*TWO, "mine"], [*TWO, ""], [*TWO, 3]))
+METADATA = {"format": ["attn-model/2", None], "heads": NAMED, "fingerprint": [None, "00"]}
+METADATA["facts"] = [None, "[]", "{", '"so"', "[" * 100_000, '{"a":' * 50_000]
+EACH = [(key, value) for key, values in METADATA.items() for value in values]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [(key, value) for key, values in METADATA.items() for value in values],
-    ids=lambda value: str(value)[:40],
-)
+@pytest.mark.parametrize(("key", "value"), EACH, ids=lambda value: str(value)[:40])
 def test_metadata_that_makes_no_model_is_refused(key, value, files):
     settings = files(1)
     arrays, about = read_safetensors(settings.projection)
@@ -181,28 +151,22 @@ def test_metadata_that_makes_no_model_is_refused(key, value, files):
     refused(settings)
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"scores": []},
-        {"scores": {"relations": 3}},
-        {"scores": {"relations": {"accuracy": True, "baseline": 0.5}}},
-        {"scores": {"relations": {"accuracy": "high", "baseline": []}}, "scored_on": 5},
-        {"scores": {"relations": {"accuracy": np.nan, "baseline": np.inf}}, "scored_on": "bank"},
-        {"about": {"relations": "nowhere"}},
-        {"about": ["x"], "trained_on": {"a": 1}, "values": 7},
-        {"about": {"relations": {"deep": 1}}, "trained_on": [1, None, ["x"]], "scored_on": ["y"]},
-        {
-            "about": {"relations": "\x1b[31mred\n\u202e"},
-            "trained_on": ["\x1b]0;t\x07\n"],
-            "scored_on": "\x9b\n",
-        },
-    ],
-)
+RED = {"about": {"relations": "\x1b[31mred\n\u202e"}, "trained_on": ["\x1b]0;t\x07\n"], "scored_on": "\x9b\n"}
+SCORED = [[], *({"relations": one} for one in (3, {"accuracy": True, "baseline": 0.5}))]
+FACTS = [
+    *({"scores": scores} for scores in SCORED),
+    {"scores": {"relations": {"accuracy": "high", "baseline": []}}, "scored_on": 5},
+    {"scores": {"relations": {"accuracy": np.nan, "baseline": np.inf}}, "scored_on": "bank"},
+    *({"about": {"relations": "nowhere"}}, {"about": ["x"], "trained_on": {"a": 1}, "values": 7}, RED),
+    {"about": {"relations": {"deep": 1}}, "trained_on": [1, None, ["x"]], "scored_on": ["y"]},
+]
+
+
+@pytest.mark.parametrize("facts", FACTS)
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_facts_of_another_kind_do_no_harm(facts, form, files, tmp_path):
+def test_facts_of_another_kind_do_no_harm(facts, form, files, at):
     files(1, facts=facts)
-    ran = attn("explain", "a cat", *MINE, "-f", form, cwd=tmp_path)
+    ran = shell.here("explain", "a cat", *MINE, "-f", form)
     assert ran.code in (0, 65), ran.err
     assert not [one for one in ("nan", "NaN", "Infinity", "\x1b") if one in ran.out]
     if form == "json" and ran.code == 0:
@@ -223,9 +187,8 @@ def test_a_file_cut_anywhere_is_refused(files):
 
 @LAYERS
 def test_no_damage_to_a_file_does_worse_than_refuse_it(layers, files):
-    settings = files(
-        layers, facts={"scores": {"relations": {"accuracy": 0.5, "baseline": 0.25}}, "scored_on": "x"}
-    )
+    scores = {"relations": {"accuracy": 0.5, "baseline": 0.25}}
+    settings = files(layers, facts={"scores": scores, "scored_on": "x"})
     path, read = Path(settings.projection), 0
     whole = path.read_bytes()
     for seed in range(300):
@@ -244,9 +207,9 @@ def test_no_damage_to_a_file_does_worse_than_refuse_it(layers, files):
     assert 0 < read < 300
 
 
-def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_named(files, tmp_path):
+def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_named(files, at):
     files(1)
-    (tmp_path / "w.txt").write_text("the 1 0 0 0\ncat 0 1 0 0\n")
+    (at / "w.txt").write_text("the 1 0 0 0\ncat 0 1 0 0\n")
     for command, *both in (
         ("self cat -p m.safetensors -e w.txt", "m.safetensors", "w.txt"),
         ("self cat -p m.safetensors -e random", "m.safetensors", "random"),
@@ -255,9 +218,8 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
         ("self cat -p roles -e random", "roles", "random"),
         ("example coffee -p roles", "roles"),
     ):
-        ran = attn(*command.split(), cwd=tmp_path)
-        assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), command
-        assert all(name in ran.err for name in both)
+        said = shell.refused(*command.split(), code=65)
+        assert all(name in said for name in both)
 
 
 @pytest.mark.parametrize(
@@ -272,51 +234,34 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
         ("-e v.txt --oov model", "--oov"),
     ],
 )
-def test_wrong_usage_is_2_and_says_what_there_is(args, named, files, tmp_path):
+def test_wrong_usage_is_2_and_says_what_there_is(args, named, files, at):
     files(3)
-    ran = attn("self", "a cat", *args.split(), cwd=tmp_path)
-    assert (ran.code, ran.out) == (2, ""), ran.err
-    assert named in ran.err and ran.err.count("\n") == 1
+    assert named in shell.refused("self", "a cat", *args.split())
 
 
 def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes_other_vectors(tmp_path):
     (weights, vectors) = (str(tmp_path / name) for name in ("w.safetensors", "v.txt"))
     with Path(weights).open("wb") as stream:
         write_safetensors(stream, {f"W_{m}": np.eye(4) for m in "qkv"}, {})
-    for name, error in (
-        ("roles-shallow", UsageError),
-        ("./none.safetensors", FileError),
-        (weights, InputError),
-    ):
+    names = {"roles-shallow": UsageError, "./none.safetensors": FileError, weights: InputError}
+    for name, error in names.items():
         with pytest.raises(error):
             named(name)
     Path(vectors).write_text(models.typed(models.table()))
     assert trace_self("a cat", Settings(embedding=vectors, projection=weights)).projection.source == "file"
     one = models.table()
-    for other in (
-        *(models.table(words) for words in ("the cat dog sees big an", "cat the dog sees big a")),
-        *(
-            models.table(seed=1),
-            models.table(dim=5),
-            VectorTable("file", "t", one.block, one.matrix * 1.001, {}),
-        ),
-    ):
-        assert other.fingerprint() != one.fingerprint()
+    others = [models.table(words) for words in ("the cat dog sees big an", "cat the dog sees big a")]
+    others += [models.table(seed=1), models.table(dim=5)]
+    others += [VectorTable("file", "t", one.block, one.matrix * 1.001, {})]
+    assert one.fingerprint() not in [other.fingerprint() for other in others]
     assert VectorTable("other", "else", one.block, one.matrix, {}).fingerprint() == one.fingerprint()
 
 
-def test_a_head_is_shown_by_its_name_or_its_number_and_not_said_to_be_scored(files, tmp_path):
-    settings = files(1)
-    for number, name in enumerate(NAMES[1]):
-        by_name, by_number = (trace_self(TEXT, replace(settings, head=head)) for head in (name, str(number)))
-        assert by_name.shown.name == by_number.shown.name == name
-        close(by_name.weights, by_number.weights, rtol=1e-12)
-    together, mean = (trace_self(TEXT, replace(settings, head=head)) for head in ("all", "mean"))
-    close(mean.weights, np.mean([head.weights for head in together.heads], axis=0), rtol=1e-12)
+def test_a_head_that_was_not_scored_is_not_said_to_be(files, at):
     files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
-    ran = attn("explain", "a cat", *MINE, "--steps", cwd=tmp_path)
-    assert "was trained with attn learn train on a treebank (mine)" in ran.out
-    assert "How often it is right was not measured." in ran.out and "is right for" not in ran.out
+    out = shell.told("explain", "a cat", *MINE, "--steps")
+    assert "was trained with attn learn train on a treebank (mine)" in out
+    assert "How often it is right was not measured." in out and "is right for" not in out
 
 
 def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothing_behind_a_mask(files):
@@ -337,7 +282,11 @@ def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothin
         close(one.x_query[:4], other.x_query[:4], rtol=0, atol=1e-14)
         for ours, theirs in zip(one.heads, other.heads, strict=True):
             close(ours.weights[:4], theirs.weights[:4], rtol=0, atol=1e-14)
+            close(ours.output[:4], theirs.output[:4], rtol=0, atol=1e-14)
             assert not np.triu(ours.weights, 1).any()
+    assert any("all lower layers" in note for note in one.notes)
+    free = (trace_self(f"a dog sees the {last}", settings).x_query[:4] for last in ("cat", "unheard"))
+    assert not np.allclose(*free)
 
 
 def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shift_of_its_biases(files):
@@ -382,24 +331,19 @@ def test_other_ways_with_unknown_words_go_with_a_learned_model(oov, files):
 
 
 def test_the_bundled_model_reports_unknown_words_and_takes_no_notice_of_case():
-    ran = attn("self", "the blorptwix sleeps", "-f", "json")
-    record = json.loads(ran.out)
-    assert (ran.code, record["unknown"], record["embedding"]["oov"]) == (0, ["blorptwix"], "model")
-    assert "blorptwix" in attn("self", "the blorptwix sleeps").out
+    found = shell.record("self", "the blorptwix sleeps")
+    assert (found["unknown"], found["embedding"]["oov"]) == (["blorptwix"], "model")
+    assert "blorptwix" in shell.told("self", "the blorptwix sleeps")
     one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
     close([head.weights for head in one.heads], [head.weights for head in other.heads], rtol=1e-12)
 
 
+LIKE = [[normalize(form, text) for form in ("NFC", "NFD")] for text in ("the café opens", "a blörptwíng cat")]
+LIKE += [("he doesn't know", "he doesn’t know"), ("my sister's dog", "my sister’s dog")]
+
+
 @pytest.mark.parametrize("name", BUNDLED)
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (normalize("NFC", "the café opens"), normalize("NFD", "the café opens")),
-        (normalize("NFC", "a blörptwíng cat"), normalize("NFD", "a blörptwíng cat")),
-        ("he doesn't know", "he doesn’t know"),
-        ("my sister's dog", "my sister’s dog"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), LIKE)
 def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other, name):
     first, second = (trace_self(text, Settings(projection=name, head="all")) for text in (one, other))
     assert len(first.unknown) == len(second.unknown) == ("cat" in one)
@@ -407,30 +351,25 @@ def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other,
     close([head.weights for head in first.heads], [head.weights for head in second.heads], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("layers", "how", "said"),
-    [
-        *(
-            (3, {"facts": {"names_below": of}}, "those of 2 layers")
-            for of in ([], [["a", "b"]], [["a", "b"]] * 3, "ab")
-        ),
-        *((1, {"names": ["relations", name, "other"]}, "all or mean") for name in ("all", "mean")),
-        *(
-            (
-                layers,
-                {"change": lambda made, where=f"{layers - 1}.{array}", size=size: made[where].fill(size)},
-                "a million",
-            )
-            for array, size, layers in product(("R", "b", "W_q", "b_k"), (1e7, -1e7, -1e308, 1e308), (1, 3))
-        ),
-    ],
-)
+def filled(array, size, layers):
+    return layers, {"change": lambda made: made[f"{layers - 1}.{array}"].fill(size)}, "a million"
+
+
+BELOW = [], [["a", "b"]], [["a", "b"]] * 3, "ab"
+UNSOUND = [
+    *((3, {"facts": {"names_below": of}}, "those of 2 layers") for of in BELOW),
+    *((1, {"names": ["relations", name, "other"]}, "all or mean") for name in ("all", "mean")),
+    *map(filled, *zip(*product(("R", "b", "W_q", "b_k"), (1e7, -1e7, -1e308, 1e308), (1, 3)), strict=True)),
+]
+
+
+@pytest.mark.parametrize(("layers", "how", "said"), UNSOUND)
 def test_what_is_sound_in_each_part_and_not_in_the_whole_is_refused(layers, how, said, files):
     assert said in refused(files(layers, **how))
 
 
 @pytest.mark.parametrize("columns", [3, None])
-def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, tmp_path):
+def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, at):
     def change(made):
         for name in ("2.W_v", "2.b_v"):
             value = made.pop(name)
@@ -438,20 +377,16 @@ def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, tmp_
                 made[name] = value[..., :columns]
 
     files(3, change, facts={"values": "words"})
-    ran = attn("explain", "a cat", *MINE, "-f", "json", cwd=tmp_path)
-    assert ran.code == 0, ran.err
-    record = json.loads(ran.out)
-    assert record["output_words"] is None and record["learned"]["values"] == "learned"
+    found = shell.record("explain", "a cat", *MINE)
+    assert found["output_words"] is None and found["learned"]["values"] == "learned"
 
 
 @pytest.mark.parametrize("command", ["self cat -p m.safetensors", "learn score m.safetensors one.conllu"])
-def test_a_model_that_takes_other_numbers_a_word_is_refused_by_every_command(command, files, tmp_path):
+def test_a_model_that_takes_other_numbers_a_word_is_refused_by_every_command(command, files, at):
     files(1)
-    made = models.arrays(3, 1, dim=5)
-    models.write(tmp_path / "m.safetensors", made, models.table(), NAMES[1])
-    (tmp_path / "one.conllu").write_text("1\tcat\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
-    ran = attn(*command.split(), "-e", "v.txt", cwd=tmp_path)
-    assert (ran.code, ran.out) == (65, "") and "5 numbers a word" in ran.err
+    models.write(at / "m.safetensors", models.arrays(3, 1, dim=5), models.table(), NAMES[1])
+    (at / "one.conllu").write_text(conllu("cat/NOUN/0/root"))
+    assert "5 numbers a word" in shell.refused(*command.split(), "-e", "v.txt", code=65)
 
 
 @pytest.mark.parametrize(("one", "other"), [("n’t", "n't"), ("’S", "'S"), ("cafe\u0301s", "caf\u00e9s")])
@@ -485,7 +420,7 @@ def test_quantized_matrices_take_half_the_bytes_near_what_was_and_stay_the_same(
         else:
             np.testing.assert_array_equal(again[name], value)
     assert changed > 3
-    twice = in_bits({name: value for name, value in again.items() if value.dtype != np.uint8}, "8")
+    twice = model_file.in_bits({name: value for name, value in again.items() if value.dtype != np.uint8}, "8")
     twice |= {name: value for name, value in small.items() if value.dtype == np.uint8}
     assert all(np.array_equal(twice[name], small[name]) for name in small) and twice.keys() == small.keys()
     matrix = np.full((2, 1000), np.inf, np.float16)
@@ -508,14 +443,10 @@ def test_exponents_that_do_not_fit_are_refused(tmp_path, change):
     arrays = quantized({n: v if v.dtype == np.uint8 else v.astype(np.float16) for n, v in made})
     name = "0.W_q" + EXPONENTS
     assert name in arrays
-    arrays[name] = {
-        "shape": arrays[name][:, :1],
-        "type": arrays[name].astype(np.int16),
-        "large": np.full_like(arrays[name], 100),
-        "small": np.full_like(arrays[name], -100),
-        "missing": None,
-    }[change]
-    whole = {key: value for key, value in arrays.items() if value is not None}
+    right = arrays.pop(name)
+    wrong = {"shape": right[:, :1], "type": right.astype(np.int16)}
+    wrong |= {size: np.full_like(right, of) for size, of in (("large", 100), ("small", -100))}
+    whole = arrays | ({name: wrong[change]} if change in wrong else {})
     path = models.write(tmp_path / "m.safetensors", whole, models.table(dim=400), ["a", "b", "c"])
     with pytest.raises(InputError) as refused:
         read_model(path)
@@ -528,15 +459,14 @@ def test_training_with_eight_bits_writes_half_the_bytes_and_says_so_in_the_file(
     (at / "v.txt").write_text(models.typed(models.table(" ".join(f"w{n}" for n in range(30)), dim=40)))
     common = ("bank.conllu", "-e", "v.txt", "--epochs", "1", "--relations", "subject,object")
     for bits in ("16", "8"):
-        done = attn("learn", "train", *common, "--bits", bits, "-o", f"{bits}.safetensors", cwd=at)
-        assert done.code == 0, done.err
+        assert shell.here("learn", "train", *common, "--bits", bits, "-o", f"{bits}.safetensors").code == 0
     (plain, _), (small, about) = (read_safetensors(at / f"{bits}.safetensors") for bits in ("16", "8"))
     assert bytes_of(small) < 0.6 * bytes_of(plain) and '"bits": "8"' in about["facts"]
     expected = dequantized(quantized(plain))
     found = model_arrays(str(at / "8.safetensors"))[0]
     for name, wanted in expected.items():  # of two trainings: an eighth bit may be rounded the other way
         np.testing.assert_allclose(found[name], wanted, atol=np.abs(wanted).max() / 64, err_msg=name)
-    shown = attn("self", "w1 w2 w3", "-e", "v.txt", "-p", "8.safetensors", "--head", "subject", cwd=at)
-    assert shown.code == 0 and "subject" in shown.out
-    wrong = attn("learn", "train", *common, "--bits", "12", "-o", "12.safetensors", cwd=at)
-    assert wrong.code == 2 and "'16', '8'" in wrong.err
+    model = ("-p", "8.safetensors", "--head", "subject")
+    assert "subject" in shell.told("self", "w1 w2 w3", *common[1:3], *model)
+    wrong = shell.refused("learn", "train", *common, "--bits", "12", "-o", "12.safetensors")
+    assert "'16', '8'" in wrong

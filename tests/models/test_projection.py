@@ -1,6 +1,5 @@
 """What heads read: X with sinusoids for word order, through identity, random and given projections."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -14,15 +13,12 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.models.projection import identity, random
 from attn_cli.pipeline.inputs import sinusoidal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from tests.shell import here
+from tests.problems import some
+from tests.shell import here, record, refused
 
 
 def close(found, expected, within=1e-12):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
-
-
-def some(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 def given(**arrays):
@@ -84,20 +80,21 @@ def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_
 EYES = dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), np.eye(2))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"W_v": np.ones((3, 3))}, ["(1, 2)", "W_v", "(3, 3)"]),
-        ({"b_k": [1.0, 2.0, 3.0]}, ["b_k"]),
-        ({"W_o": np.ones((3, 2))}, ["W_o", "(3, 2)", "2 columns"]),
-        ({"b_o": [1.0, 2.0, 3.0]}, ["b_o"]),
-        ({"b_o": [1.0]}, ["b_o"]),
-    ],
-)
+MISFITS = [
+    *(
+        ({"W_v": np.ones((3, 3))}, "(1, 2) ... W_v ... (3, 3)"),
+        ({"W_o": np.ones((3, 2))}, "W_o ... (3, 2) ... 2 columns"),
+    ),
+    *(({name: [1.0, 2.0, 3.0]}, name) for name in ("b_k", "b_o")),
+    ({"b_o": [1.0]}, "b_o"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "said"), MISFITS)
 def test_weights_that_do_not_fit_are_refused_and_named(wrong, said):
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         trace_matrices("compute", given(X=[[1.0, 2.0]], **EYES | wrong), Settings())
-    assert all(name in refused.value.message for name in said)
+    assert all(name in error.value.message for name in said.split(" ... "))
 
 
 RANDOM = Settings(embedding="random", projection="identity", dim=6)
@@ -120,12 +117,12 @@ def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing
     close(moved.x_query, plain.x_query + sinusoidal(2, 6))
     close(moved.x_key, plain.x_key + sinusoidal(3, 6))
     assert moved.placed is not None and plain.placed is None
-    ran = here("self", "a b c", "-e", "random", "--positions", "sinusoidal", "-f", "json", "--steps")
-    record = json.loads(ran.out)
-    close(record["x_query"], np.add(record["words_query"], record["encodings_query"]))
-    assert record["positions"] == "sinusoidal"
-    record = json.loads(here("self", "a b c", "-e", "random", "-f", "json", "--steps").out)
-    assert (record["positions"], record["words_query"], record["encodings_key"]) == ("none", None, None)
+    letters = ("self", "a b c", "-e", "random", "--steps")
+    found = record(*letters, "--positions", "sinusoidal")
+    close(found["x_query"], np.add(found["words_query"], found["encodings_query"]))
+    assert found["positions"] == "sinusoidal"
+    found = record(*letters)
+    assert (found["positions"], found["words_query"], found["encodings_key"]) == ("none", None, None)
     asked = "-e random --positions sinusoidal --round 2 -q b --only positions"
     out = here("explain", "a b c", *asked.split()).out
     assert "Word order: where each token stands" in out
@@ -134,32 +131,27 @@ def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing
     before, after = float(said[5]), float(said[9].rstrip("."))
     assert math.isclose(before + 0.84, after, abs_tol=1e-9)
     (at / "qkv.json").write_text('{"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}')
-    record = json.loads(here("compute", "qkv.json", "--positions", "sinusoidal", "-f", "json").out)
-    assert any("--positions" in note for note in record["notes"])
-    ran = here("self", "a b", "--round", "5")
-    assert ran.code == 2 and "--round" in ran.err
+    notes = record("compute", "qkv.json", "--positions", "sinusoidal")["notes"]
+    assert any("--positions" in note for note in notes)
+    assert "--round" in refused("self", "a b", "--round", "5")
 
 
 @pytest.mark.parametrize("model", [None, "roles", "roles-deep"])
 def test_beside_a_learned_model_positions_are_told_to_be_no_part_of_it(model):
     chosen = ["-p", model] if model else []
-    ran = here("self", "dog bites man", "--positions", "sinusoidal", *chosen, "-f", "json")
-    record = json.loads(ran.out)
-    assert record["projection"]["name"] == (model or "identity")
-    assert any("learned" in note or "identity" in note for note in record["notes"])
+    found = record("self", "dog bites man", "--positions", "sinusoidal", *chosen)
+    assert found["projection"]["name"] == (model or "identity")
+    assert any("learned" in note or "identity" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 4])
 @pytest.mark.parametrize("options", ["-e random", "-e random --heads 2", "", "-p roles-deep"])
 def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options):
-    ran = here("self", "dog bites man", "--round", str(digits), *options.split(), "-f", "json", "--steps")
-    record = json.loads(ran.out)
-    head, X = record["heads"][0], np.array(record["x_query"])
+    found = record("self", "dog bites man", "--round", str(digits), *options.split(), "--steps")
+    head, X = found["heads"][0], np.array(found["x_query"])
     names = ("W_q", "W_k", "W_v", "position_vectors", "position_biases")
     for M in (X, *(np.array(head[name]) for name in names if head.get(name) is not None)):
         assert np.array_equal(M, np.round(M, digits))
     Q, K = (X @ np.array(head[W]) + np.array(head[b] or 0) for W, b in (("W_q", "b_q"), ("W_k", "b_k")))
-    scores = Q @ K.T * record["scale"] + np.array(head["position_scores"] or 0)
-    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights = exps / exps.sum(axis=1, keepdims=True)
-    close(record["weights"], weights, 1e-9)
+    exps = np.exp(Q @ K.T * found["scale"] + np.array(head["position_scores"] or 0))
+    close(found["weights"], exps / exps.sum(axis=1, keepdims=True), 1e-9)

@@ -17,8 +17,8 @@ from attn_cli.settings import usual
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
-from tests.pipeline.records import record
-from tests.shell import attn, here
+from tests.pipeline.records import record, told
+from tests.shell import attn, here, refused
 
 LANGUAGE = Settings(projection="language")
 MODEL = ("-p", "language")
@@ -35,15 +35,10 @@ SENTENCES = (
 )
 
 
-def test_the_files_are_as_small_as_was_promised():
+def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_measured():
     assert data_path("language.safetensors").stat().st_size <= 3_000_000
-    every = data_path("LICENSE").parent.glob("*.safetensors")
-    assert sum(path.stat().st_size for path in every) <= 16_000_000
-    assert bundled("language").fingerprint == vectors().fingerprint()
-
-
-def test_the_bundled_file_guesses_as_well_as_it_did_when_it_was_measured():
     stack = bundled("language")
+    assert stack.fingerprint == vectors().fingerprint()
     assert stack.facts["held_back"]["perplexity"] < 130 and stack.facts["words"] >= 10_000_000
     found = perplexity(stack, vectors(), [text.split() for text in SENTENCES], lambda stage: None)
     assert found.perplexity < 24 and found.unknown == 0
@@ -128,8 +123,7 @@ def test_self_holds_the_mask_and_cross_is_refused():
     with pytest.raises(UsageError, match="it has no second text"):
         trace_cross("she", "likes coffee", LANGUAGE)
     for command in ("explain", "page"):
-        ran = here(command, "The cat", "--context", "a dog", "-p", "language")
-        assert ran.code == 2 and "it has no second text" in ran.err
+        assert "it has no second text" in refused(command, "The cat", "--context", "a dog", *MODEL)
 
 
 def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
@@ -179,42 +173,41 @@ def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_te
 
 def test_every_head_is_listed_and_those_with_names_are_found_by_them():
     stack = bundled("language")
-    record = json.loads(here("heads", TEXT, "-p", "language", "-f", "json").out)
-    assert [layer["layer"] for layer in record["layers"]] == list(range(stack.layers))
-    for layer in record["layers"]:
+    found = record("heads", TEXT, *MODEL)
+    assert [layer["layer"] for layer in found["layers"]] == list(range(stack.layers))
+    for layer in found["layers"]:
         names = [head.name for head in stack.attention(layer["layer"]).heads]
         assert [head["head"] for head in layer["heads"]] == names
     for name in stack.facts["scores"]:
         trace = trace_masked(TEXT, Settings(projection="language", head=name))
         assert trace.shown.name == name and trace.projection.layer == stack.layer_of(name)
         assert trace.learned.about == stack.facts["about"][name] and not trace.learned.taught
-        assert any(name in note for note in record["notes"])
+        assert any(name in note for note in found["notes"])
     said = " ".join(here("masked", TEXT, *MODEL, "--head", "previous").out.split())
     assert "was not trained for any relation; it was found to look from a word to the one before" in said
 
 
 def test_an_unknown_head_is_answered_with_those_of_every_layer():
-    stack, ran = bundled("language"), here("masked", TEXT, "-p", "language", "--head", "previos")
-    assert ran.code == 2 and ran.err.count("\n") == 1
-    assert "There is no head 'previos' in language. Did you mean previous?" in ran.err
-    hint = ran.err.partition("Heads are ")[2]
+    stack, said = bundled("language"), refused("masked", TEXT, *MODEL, "--head", "previos")
+    assert "There is no head 'previos' in language. Did you mean previous?" in said
+    hint = said.partition("Heads are ")[2]
     first = {re.sub(r"-\d+$", "", name) for name in stack.facts["scores"]}
     assert first >= {"previous", "induction"}
     assert set(hint.split(", ")[: len(first)]) == first, "before those of the same kind"
     count = len(stack.head_names(stack.layers - 1))
     assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
     for layer in map(str, range(stack.layers)):
-        assert here("masked", TEXT, "-p", "language", "--head", str(count - 1), "--layer", layer).code == 0
+        assert told("masked", TEXT, *MODEL, "--head", str(count - 1), "--layer", layer)
 
 
 def test_a_head_of_another_layer_is_answered_with_its_layer():
     for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
-        ran = here("self", TEXT, "-p", model, "--layer", str(layer), "--head", head)
-        right = bundled(model).layer_of(head)
-        assert ran.code == 2 and f"no head '{head}' in layer {layer} of {model}" in ran.err
-        assert f"It is in layer {right}: try --layer {right}." in ran.err
-        assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in ran.err
-        assert here("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
+        asked, right = ("self", TEXT, "-p", model, "--head", head, "--layer"), bundled(model).layer_of(head)
+        said = refused(*asked, str(layer))
+        assert f"no head '{head}' in layer {layer} of {model}" in said
+        assert f"It is in layer {right}: try --layer {right}." in said
+        assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in said
+        assert told(*asked, str(right))
 
 
 def test_the_help_tells_which_head_layer_and_how_many_words_are_shown():
@@ -230,7 +223,7 @@ def test_the_help_tells_which_head_layer_and_how_many_words_are_shown():
     assert "the K likeliest next tokens (at most 50)" in help
     assert "with -p language, all words without a vector are pooled as [unknown]" in help
     assert len(trace_masked(TEXT, replace(LANGUAGE, next=50)).next_words.words) == 50
-    assert here("masked", TEXT, *MODEL, "--next", "51").code == 2
+    assert refused("masked", TEXT, *MODEL, "--next", "51")
 
 
 @pytest.mark.parametrize("width", ["60", "80", "200"])
@@ -251,13 +244,13 @@ def test_each_line_of_next_words_says_after_which_word_it_is(width):
 
 def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_is_without_it():
     text = "The cat sat on the"
-    found = json.loads(here("effect", text, "--measure", "knock-out", "-f", "json").out)
+    found = record("effect", text, "--measure", "knock-out")
     head = max((one for one in found["parts"] if one["part"] == "head"), key=lambda one: one["value"])
     place = head["layer"], head["head"]
     without = next(one for one in found["knock_outs"] if (one["layer"], one["head"]) == place)
     said = rf'Head {place[0]}.{place[1]} adds most to "{found["target"]["token"]}": without it (\S+) becomes '
-    for command in (("masked",), ("explain", "-p", "language"), ("explain", "-p", "language", "--next", "3")):
-        screen = " ".join(here(*command, text).out.split())
+    for command in (("masked",), ("explain", *MODEL), ("explain", *MODEL, "--next", "3")):
+        screen = " ".join(told(*command, text).split())
         lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?\. ', screen)
         assert len(lines) == 1, command
         assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)

@@ -65,25 +65,23 @@ def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
         assert "norm" in said and not re.search(r"sums? to|\bsum\b", said), more
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    {
-        ("self", CAT, "--measure", "norm-residual"): "No layer joins these heads",
-        ("self", CAT, "--measure", "norm-residual", "--head", "all"): "of the layer as a whole",
-        ("self", CAT, "--measure", "norm", "--head", "rollout"): "which has no values",
-        ("self", CAT, "--measure", "norm", "--hide-special", "--renormalize"): "do not sum to one",
-        ("masked", CAT, "--measure", "norm-residual", "--knock-out", "0.1"): "still in the sum",
-        ("explain", CAT, "--measure", "norm"): "attn self TEXT --measure norm",
-        ("show", "weights.npy", "--measure", "norm"): "No such option",
-        ("compute", "scores.json", "--measure", "norm"): "have no values",
-        ("masked", CAT, "--measure", "norm-residual", "-f", "page"): "head by head",
-        ("masked", CAT, "--measure", "norm", "--show", "mask"): "is about weights",
-    }.items(),
-)
-def test_what_has_no_norms_says_so_in_one_line(args, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "scores.json").write_text('{"scores": [[1, 2], [3, 4]]}')
-    ran = here(*args)
+NO_NORMS = """self CAT --measure norm-residual => No layer joins these heads
+self CAT --measure norm-residual --head all => of the layer as a whole
+self CAT --measure norm --head rollout => which has no values
+self CAT --measure norm --hide-special --renormalize => do not sum to one
+masked CAT --measure norm-residual --knock-out 0.1 => still in the sum
+explain CAT --measure norm => attn self TEXT --measure norm
+show weights.npy --measure norm => No such option
+compute scores.json --measure norm => have no values
+masked CAT --measure norm-residual -f page => head by head
+masked CAT --measure norm --show mask => is about weights"""
+
+
+@pytest.mark.parametrize("line", NO_NORMS.splitlines())
+def test_what_has_no_norms_says_so_in_one_line(line, at):
+    command, _, said = line.partition(" => ")
+    (at / "scores.json").write_text('{"scores": [[1, 2], [3, 4]]}')
+    ran = here(*(CAT if word == "CAT" else word for word in command.split()))
     assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) <= 2
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attn_cli import AttnError, Settings, show
 from tests.inputs.test_saved_weights import close, record, refused, saved, shares
-from tests.shell import attn, here
+from tests.shell import here, told
 
 N, PADS = 6, 2
 WORDS = ["she", "likes", "hot", "coffee"]
@@ -98,34 +98,25 @@ def test_a_stated_causal_mask_excuses_the_rows_of_padding_and_no_others(tmp_path
     assert "shuts query 3" in refused(file(tmp_path, weights), "--mask", "causal")
 
 
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [
-        (np.arange(N) >= PADS, "is not used"),  # weights that look at what it hides win
-        (np.ones(3, int), "Ignored"),
-        (np.zeros(N, int), "Ignored"),
-        (np.full(N, 2), "Ignored"),
-        (np.ones((2, N), int), "Ignored"),
-    ],
-)
-def test_an_attention_mask_that_does_not_fit_the_weights_is_said_not_to_be_used(stated, said, tmp_path):
-    found = record(file(tmp_path, np.full((1, 1, N, N), 1 / N), "the", attention_mask=stated))
-    assert found["mask"] is None
-    assert any(said in note and "attention_mask" in note for note in found["notes"])
+def test_an_attention_mask_that_does_not_fit_the_weights_is_said_not_to_be_used(tmp_path):
+    misfits = np.ones(3, int), np.zeros(N, int), np.full(N, 2), np.ones((2, N), int)
+    for stated in (np.arange(N) >= PADS, *misfits):  # weights that look at what the first hides win
+        said = "is not used" if stated.dtype == bool else "Ignored"
+        found = record(file(tmp_path, np.full((1, 1, N, N), 1 / N), "the", attention_mask=stated))
+        assert found["mask"] is None
+        assert any(said in note and "attention_mask" in note for note in found["notes"])
 
 
-@pytest.mark.parametrize(
-    ("weights", "tokens", "mask"),
-    [
+def test_zeros_elsewhere_are_masked_as_they_are(tmp_path):
+    before = np.tri(4) * [1, 1, 0, 0]
+    for weights, tokens, mask in (
         (np.eye(3), ["[CLS]", "a", "[SEP]"], None),  # each token at itself is no padding
-        (np.tri(4) * [1, 1, 0, 0], ["a", "b", "<pad>", "<pad>"], np.tri(4) * [1, 1, 0, 0]),
-    ],
-)
-def test_zeros_elsewhere_are_masked_as_they_are(weights, tokens, mask, tmp_path):
-    weights = weights / weights.sum(axis=-1, keepdims=True)
-    found = record(saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)}))
-    assert found["mask"] == (mask if mask is None else mask.astype(bool).tolist())
-    close(found["weights"], weights)
+        (before, ["a", "b", "<pad>", "<pad>"], before.astype(bool).tolist()),
+    ):
+        given = weights / weights.sum(axis=-1, keepdims=True)
+        found = record(saved(tmp_path / "a.npz", {"weights": given, "tokens": np.array(tokens)}))
+        assert found["mask"] == mask
+        close(found["weights"], given)
 
 
 WEIGHTS = shares(3, 2, 4, 4)
@@ -168,13 +159,13 @@ def test_the_mean_of_the_layers_which_is_causal_where_they_are(path, head, expec
 @pytest.mark.parametrize("head", ["0", "all", "mean"])
 @pytest.mark.parametrize("form", ["json", "csv", "tsv"])
 def test_what_shows_layers_is_read_again_with_its_layers(path, head, form, tmp_path):
-    told = record(path, "--layer", "all", "--head", head)
+    first = record(path, "--layer", "all", "--head", head)
     again = str(tmp_path / f"again.{form}")
     assert here("show", path, "--layer", "all", "--head", head, "-f", form, "-o", again).code == 0
     found = record(again, "--layer", "all")
-    assert [one["weights"] for one in found["heads"]] == [one["weights"] for one in told["heads"]]
-    first = told["heads"][len(told["heads"]) // 3]  # of layer 1
-    close(record(again, "--layer", "1")["weights"], np.array(first["weights"]))
+    assert [one["weights"] for one in found["heads"]] == [one["weights"] for one in first["heads"]]
+    of_layer_1 = first["heads"][len(first["heads"]) // 3]
+    close(record(again, "--layer", "1")["weights"], np.array(of_layer_1["weights"]))
 
 
 def test_a_learned_models_layers_are_read_again(tmp_path):
@@ -236,18 +227,11 @@ def test_every_shape_is_the_trace_that_attn_show_makes_of_the_saved_array(shape,
     trace = show(given, SENTENCE)
     layers = [] if len(shape) < 4 else ["--layer", "all"]
     heads = [] if len(shape) < 3 else ["--head", "all"]
-    ran = attn("show", "weights.npy", "--tokens", SENTENCE, *layers, *heads, "-f", "csv", "--tidy")
-    assert ran.code == 0
-    found = [float(line.rsplit(",", 1)[1]) for line in ran.out.splitlines()[1:]]
+    csv = told("show", "weights.npy", "--tokens", SENTENCE, *layers, *heads, "-f", "csv", "--tidy")
+    found = [float(line.rsplit(",", 1)[1]) for line in csv.splitlines()[1:]]
     np.testing.assert_array_equal(np.ravel(found), given.ravel())
     np.testing.assert_array_equal([head.weights for head in trace.shown_heads], given.reshape(-1, 4, 4))
     assert trace.query_tokens == trace.key_tokens == tuple(SENTENCE.split())
-
-
-def test_two_token_lists_name_queries_and_keys():
-    trace = show(drawn(2, 3), ["she", "likes"], ("a", "cup", "of coffee"))
-    assert trace.query_tokens == ("she", "likes") and trace.key_tokens == ("a", "cup", "of coffee")
-    assert show(drawn(2, 3)).key_tokens == ("k0", "k1", "k2")
 
 
 @pytest.mark.parametrize("kind", ["torch.float32", "torch.bfloat16"])
@@ -267,7 +251,10 @@ def test_a_tuple_of_layers_with_a_batch_is_a_models_attentions():
     np.testing.assert_array_equal([head.weights for head in trace.heads], expected)
 
 
-def test_lists_are_read_as_arrays_are():
+def test_lists_are_read_as_arrays_are_and_two_token_lists_name_queries_and_keys():
+    trace = show(drawn(2, 3), ["she", "likes"], ("a", "cup", "of coffee"))
+    assert trace.query_tokens == ("she", "likes") and trace.key_tokens == ("a", "cup", "of coffee")
+    assert show(drawn(2, 3)).key_tokens == ("k0", "k1", "k2")
     given = drawn(2, 4, 4)
     np.testing.assert_array_equal(show(given.tolist(), SENTENCE).weights, show(given, SENTENCE).weights)
     np.testing.assert_array_equal(show(list(given[0]), SENTENCE).weights, given[0])

@@ -10,7 +10,7 @@ from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors.lookup import nearest_each
 from attn_cli.vectors.table import VectorTable
 from tests.pipeline.records import record
-from tests.shell import attn, here
+from tests.shell import attn
 
 PLAIN = Settings()
 CROWD = "the " + " ".join(map(chr, range(0x4E00, 0x4E00 + 12)))
@@ -101,8 +101,7 @@ def test_compute_batch_and_compare_take_it():
     assert json.loads(ran.out)["weights"] == [[0.0, 1.0]] * 2
     ran = attn("batch", "--without", "she", "--fields", "mask", input="she likes coffee\n")
     assert json.loads(ran.out)["mask"] == [[False, True, True]] * 3
-    ran = here("compare", "she likes coffee", "--vary", "without=she,coffee", "-f", "json")
-    traces = json.loads(ran.out)["records"]
+    traces = record("compare", "she likes coffee", "--vary", "without=she,coffee")["records"]
     assert [one["mask"][0] for one in traces] == [[False, True, True], [True, True, False]]
 
 
@@ -130,19 +129,16 @@ def same(found, wanted, words):
 def drawn(n, k, dtype=np.float64):
     """A table of n words, and nine vectors of sizes that are far apart."""
     draw = np.random.default_rng([n, k])
-    return draw.standard_normal((n, 6)).astype(dtype), draw.standard_normal((9, 6)) * 10.0 ** draw.integers(
-        -8, 8, (9, 1)
-    )
+    matrix, vectors = draw.standard_normal((n, 6)), draw.standard_normal((9, 6))
+    return matrix.astype(dtype), vectors * 10.0 ** draw.integers(-8, 8, (9, 1))
+
+
+TYPES_AND_SIZES = [(np.float16, 1), (np.float32, 1)]
+TYPES_AND_SIZES += [(float, size) for size in (1e-30, 1e-4, 1, 1e20, 1e30, 1e100)]
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 3), (2, 1), (40, 5), (3000, 3)])
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [
-        *((dtype, 1) for dtype in (np.float16, np.float32)),
-        *((float, s) for s in (1e-30, 1e-4, 1, 1e20, 1e30, 1e100)),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "size"), TYPES_AND_SIZES)
 def test_each_row_finds_what_brute_force_finds_and_zeros_are_near_to_no_word(n, k, dtype, size):
     matrix, vectors = drawn(n, k, dtype)
     matrix[7:8] = vectors[2] = 0

@@ -96,13 +96,13 @@ def test_a_fully_masked_row_does_not_count():
     assert (found.name, found.share, found.entropy) == ("itself", 1.0, 0.0)
     nothing = role(np.zeros((N, N)), np.zeros((N, N), np.bool_))
     assert nothing.name == MIXED and nothing.entropy is None and set(nothing.shares.values()) == {None}
+    np.testing.assert_allclose(head_roles.rolled_out(None, np.zeros((1, 4, 4))), np.eye(4))
 
 
 def test_two_texts_have_no_places_in_common_and_unknown_tokens_no_words():
     allowed = np.ones((2, 3), np.bool_)
-    found = measure(
-        np.eye(3)[[1, 2]], allowed, find_patterns(Text(("b", "c"), ("a", "B", "c"), False), allowed)
-    )
+    patterns = find_patterns(Text(("b", "c"), ("a", "B", "c"), False), allowed)
+    found = measure(np.eye(3)[[1, 2]], allowed, patterns)
     assert (found.name, found.share) == ("same", 1.0)
     assert all(found.shares[name] is None for name in ("previous", "next", "itself", "induction"))
     unknown = measure(np.eye(N), ALL, find_patterns(Text(None, None, True), ALL))
@@ -116,20 +116,6 @@ def test_two_texts_have_no_places_in_common_and_unknown_tokens_no_words():
 ])  # fmt: skip
 def test_punctuation_and_what_frames_a_text_separate(token, separates):
     assert head_roles.is_separator(token) is separates
-
-
-def test_rollout_multiplies_half_the_mean_and_half_the_token_itself():
-    layers = np.random.default_rng(1).random((3, 2, 4, 4))
-    layers /= layers.sum(axis=-1, keepdims=True)
-    found, expected = None, np.eye(4)
-    for layer in layers:
-        found = head_roles.rolled_out(found, layer)
-        expected = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(4)) @ expected
-    np.testing.assert_allclose(found, expected)
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    np.testing.assert_allclose(
-        head_roles.rolled_out(None, np.zeros((1, 4, 4))), np.eye(4)
-    )  # a fully masked layer
 
 
 def test_block_means_are_the_means_of_what_is_allowed():

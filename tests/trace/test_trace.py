@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text
 from tests.alike import assert_alike
+from tests.memory import peak
 from tests.thorough import like_cases
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)
@@ -317,16 +317,6 @@ def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings
     close(row.exps, same_row.exps)
 
 
-def peak(make):
-    """The most memory that was held while something was made, in bytes."""
-    tracemalloc.start()
-    try:
-        make()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights_and_heads_take_little_more_memory():
     text = " ".join(f"word{i}" for i in range(3000))
     assert peak(lambda: trace_masked(text, RANDOM)) < 3000 * 3000 * 8
@@ -337,18 +327,3 @@ def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights_and_heads_tak
 def test_a_million_cells_are_still_shown_whole():
     trace = trace_cross(" ".join(["a"] * 1000), " ".join(["b"] * 1000), RANDOM)
     assert not trace.condensed and trace.weights.shape == (1000, 1000)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("tokenizer", "bpe"), ("oov", "guess"), ("layout", "sideways"), ("score", "best"), ("mask_true", "yes"),
-        ("dim", 0), ("dim", -1), ("seed", -1), ("seed", 1 << 70), ("heads", 0), ("top", 0),
-        ("temperature", 0.0), ("temperature", -1.0), ("temperature", math.nan), ("temperature", math.inf),
-        ("projection", "bogus"), ("mask", "bogus"), ("embedding", "bogus"),
-    ],
-)  # fmt: skip
-def test_a_setting_out_of_range_is_wrong_usage_and_names_its_option(name, value):
-    with pytest.raises(UsageError) as refused:
-        trace_self(TEXT, changed(**{name: value}))
-    assert refused.value.option == "--" + name.replace("_", "-")

@@ -52,26 +52,33 @@ def word_pieces(folder, vocabulary=PIECES, lower=True):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
 
 
+def drawn(seed, shapes):
+    """Return random tensors of these shapes, in their order; a LayerNorm changes nothing."""
+    draw, norms = np.random.default_rng(seed), {"LayerNorm.weight": np.ones, "LayerNorm.bias": np.zeros}
+    made = {name: norms.get(".".join(name.split(".")[-2:]), draw.standard_normal) for name in shapes}
+    return {name: made[name](shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def linear(name, *shape, made=0):
+    """Return the shapes of a weight and its bias, which is as long as the axis of what is made."""
+    return {f"{name}.weight": shape, f"{name}.bias": (shape[made],)}
+
+
+def in_layers(place, layers, shapes):
+    """Return the shapes of so many layers."""
+    return {f"{place}.{n}.{name}": shape for n in range(layers) for name, shape in shapes.items()}
+
+
 GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "activation_function": "relu"}
 
 
 def gpt2(seed=0, vocabulary=6, places=10, d=8, layers=2):
     """Return the tensors of a small random GPT-2."""
-    draw = np.random.default_rng(seed)
-
-    def some(*shape):
-        return draw.standard_normal(shape).astype(np.float32)
-
-    made = {"wte.weight": some(vocabulary, d), "wpe.weight": some(places, d)}
-    for n in range(layers):
-        for name, shape in (
-            ("ln_1.weight", (d,)), ("ln_1.bias", (d,)), ("ln_2.weight", (d,)), ("ln_2.bias", (d,)),
-            ("attn.c_attn.weight", (d, 3 * d)), ("attn.c_attn.bias", (3 * d,)), ("attn.c_proj.weight", (d, d)),
-            ("attn.c_proj.bias", (d,)), ("mlp.c_fc.weight", (d, 4 * d)), ("mlp.c_fc.bias", (4 * d,)),
-            ("mlp.c_proj.weight", (4 * d, d)), ("mlp.c_proj.bias", (d,)),
-        ):  # fmt: skip
-            made[f"h.{n}.{name}"] = some(*shape)
-    return made | {"ln_f.weight": some(d), "ln_f.bias": some(d)}
+    layer = linear("ln_1", d) | linear("ln_2", d) | linear("attn.c_attn", d, 3 * d, made=1)
+    layer |= linear("attn.c_proj", d, d)
+    layer |= linear("mlp.c_fc", d, 4 * d, made=1) | linear("mlp.c_proj", 4 * d, d, made=1)
+    whole = {"wte.weight": (vocabulary, d), "wpe.weight": (places, d)} | in_layers("h", layers, layer)
+    return drawn(seed, whole | linear("ln_f", d))
 
 
 def small_gpt2(folder, tensors=None, **config):
@@ -87,31 +94,18 @@ BERT |= {"intermediate_size": 16, "hidden_act": "relu"}
 
 def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True, wide=2):
     """Return the tensors of a random BERT, with or without the head that makes words; its network is d x wide d."""
-    draw = np.random.default_rng(seed)
-
-    def norm(name):
-        return {f"{name}.weight": np.ones(d, np.float32), f"{name}.bias": np.zeros(d, np.float32)}
-
-    def some(*shape):
-        return draw.standard_normal(shape).astype(np.float32)
-
-    def linear(name, given, made):
-        return {f"{name}.weight": some(made, given), f"{name}.bias": some(made)}
-
-    found = norm("embeddings.LayerNorm")
-    for name, rows in (("word", vocabulary), ("position", places), ("token_type", 2)):
-        found[f"embeddings.{name}_embeddings.weight"] = some(rows, d)
-    for n in range(layers):
-        place = f"encoder.layer.{n}."
-        for role in ("query", "key", "value"):
-            found |= linear(f"{place}attention.self.{role}", d, d)
-        found |= linear(place + "attention.output.dense", d, d) | norm(place + "attention.output.LayerNorm")
-        found |= linear(place + "intermediate.dense", d, wide * d)
-        found |= linear(place + "output.dense", wide * d, d) | norm(place + "output.LayerNorm")
+    rows, layer = {"word": vocabulary, "position": places, "token_type": 2}, {}
+    for name in ("self.query", "self.key", "self.value", "output.dense"):
+        layer |= linear(f"attention.{name}", d, d)
+    layer |= linear("intermediate.dense", wide * d, d) | linear("output.dense", d, wide * d)
+    layer |= linear("attention.output.LayerNorm", d) | linear("output.LayerNorm", d)
+    whole = {f"embeddings.{name}_embeddings.weight": (count, d) for name, count in rows.items()}
+    whole |= linear("embeddings.LayerNorm", d) | in_layers("encoder.layer", layers, layer)
     if head:
-        found |= linear("cls.predictions.transform.dense", d, d) | norm("cls.predictions.transform.LayerNorm")
-        found["cls.predictions.bias"] = some(vocabulary)
-    return found
+        of = "cls.predictions."
+        whole |= linear(f"{of}transform.dense", d, d) | linear(f"{of}transform.LayerNorm", d)
+        whole |= {f"{of}bias": (vocabulary,)}
+    return drawn(seed, whole)
 
 
 GEMMA2 = {
@@ -123,18 +117,13 @@ GEMMA2 = {
 
 def gemma2(seed=0, vocabulary=6, d=4, heads=2, pairs=1):
     """Return the tensors of a small random Gemma 2: one layer, heads of two numbers, which share pairs of k and v."""
-    draw = np.random.default_rng(seed)
-    shapes = {
-        "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,),
-        "pre_feedforward_layernorm.weight": (d,), "post_feedforward_layernorm.weight": (d,),
-        "self_attn.q_proj.weight": (2 * heads, d), "self_attn.k_proj.weight": (2 * pairs, d),
-        "self_attn.v_proj.weight": (2 * pairs, d), "self_attn.o_proj.weight": (d, 2 * heads),
-        "mlp.gate_proj.weight": (4, d), "mlp.up_proj.weight": (4, d), "mlp.down_proj.weight": (d, 4),
+    norms = ("input", "post_attention", "pre_feedforward", "post_feedforward")
+    layer = {f"{name}_layernorm": (d,) for name in norms} | {
+        "self_attn.q_proj": (2 * heads, d), "self_attn.k_proj": (2 * pairs, d), "self_attn.v_proj": (2 * pairs, d),
+        "self_attn.o_proj": (d, 2 * heads), "mlp.gate_proj": (4, d), "mlp.up_proj": (4, d), "mlp.down_proj": (d, 4),
     }  # fmt: skip
-    named = {f"layers.0.{name}": shape for name, shape in shapes.items()} | {
-        "embed_tokens.weight": (vocabulary, d)
-    }
-    made = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in named.items()}
+    whole = in_layers("layers", 1, layer) | {"embed_tokens": (vocabulary, d)}
+    made = drawn(seed, {f"{name}.weight": shape for name, shape in whole.items()})
     return made | {"norm.weight": np.zeros(d, np.float32)}
 
 
@@ -146,18 +135,14 @@ GPT_OSS = {
 
 def gpt_oss(seed=0, vocabulary=6, d=4, layers=2, m=3):
     """Return the tensors of a small random GPT-OSS, whose sinks take some of each row."""
-    draw = np.random.default_rng(seed)
-    shapes = {
-        "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,), "self_attn.sinks": (2,),
-        "self_attn.q_proj.weight": (4, d), "self_attn.q_proj.bias": (4,), "self_attn.k_proj.weight": (2, d),
-        "self_attn.k_proj.bias": (2,), "self_attn.v_proj.weight": (2, d), "self_attn.v_proj.bias": (2,),
-        "self_attn.o_proj.weight": (d, 4), "self_attn.o_proj.bias": (d,), "mlp.router.weight": (2, d),
-        "mlp.router.bias": (2,), "mlp.experts.gate_up_proj": (2, d, 2 * m), "mlp.experts.down_proj": (2, m, d),
-        "mlp.experts.gate_up_proj_bias": (2, 2 * m), "mlp.experts.down_proj_bias": (2, d),
-    }  # fmt: skip
-    named = {f"layers.{n}.{name}": shape for n in range(layers) for name, shape in shapes.items()}
-    named |= {"embed_tokens.weight": (vocabulary, d), "norm.weight": (d,), "lm_head.weight": (vocabulary, d)}
-    return {name: draw.standard_normal(shape).astype(np.float32) for name, shape in named.items()}
+    layer = {"input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,), "self_attn.sinks": (2,)}
+    for name, *shape in (("q", 4, d), ("k", 2, d), ("v", 2, d), ("o", d, 4)):
+        layer |= linear(f"self_attn.{name}_proj", *shape)
+    layer |= linear("mlp.router", 2, d)
+    layer |= {"mlp.experts.gate_up_proj": (2, d, 2 * m), "mlp.experts.down_proj": (2, m, d)}
+    layer |= {"mlp.experts.gate_up_proj_bias": (2, 2 * m), "mlp.experts.down_proj_bias": (2, d)}
+    words = {"embed_tokens.weight": (vocabulary, d), "norm.weight": (d,), "lm_head.weight": (vocabulary, d)}
+    return drawn(seed, in_layers("layers", layers, layer) | words)
 
 
 def small_gpt_oss(folder):

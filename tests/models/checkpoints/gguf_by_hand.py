@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.io.array_files import read_safetensors
-from tests.models.checkpoints.by_hand import byte_pairs, gpt2, saved
+from tests.models.checkpoints.by_hand import byte_pairs, drawn, gpt2, in_layers, saved
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30
 NUMBERS = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
@@ -218,30 +218,21 @@ def converted(folder, path, quantize=stored, further=None, **more):
 
 
 SIZES = {"vocab_size": 40, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-LLAMA = SIZES | {
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "model_type": "llama",
-    "rms_norm_eps": 1e-5,
-}
+LLAMA = SIZES | {"model_type": "llama", "num_key_value_heads": 2, "intermediate_size": 96}
+LLAMA |= {"rms_norm_eps": 1e-5}
 
 
 def llama(seed=0, kv=2, d=64, wide=96, layers=2, heads=4, words=40, some=None):
     """Return the tensors of a random Llama, or those that `some` makes of each shape."""
-    draw = np.random.default_rng(seed)
-    some = some or (lambda *shape: draw.standard_normal(shape).astype(np.float32) / 2)
-    found = {"model.embed_tokens.weight": some(words, d), "model.norm.weight": some(d)}
-    found["lm_head.weight"] = some(words, d)
-    for n in range(layers):
-        place = f"model.layers.{n}."
-        for name, *shape in (
-            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * d // heads, d),
-            ("self_attn.v_proj", kv * d // heads, d), ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d),
-            ("mlp.up_proj", wide, d), ("mlp.down_proj", d, wide), ("input_layernorm", d),
-            ("post_attention_layernorm", d),
-        ):  # fmt: skip
-            found[f"{place}{name}.weight"] = some(*shape)
-    return found
+    layer = {f"self_attn.{of}_proj": (kv * d // heads if of in "kv" else d, d) for of in "qkvo"}
+    layer |= {"mlp.gate_proj": (wide, d), "mlp.up_proj": (wide, d), "mlp.down_proj": (d, wide)}
+    layer |= dict.fromkeys(("input_layernorm", "post_attention_layernorm"), (d,))
+    whole = {"model.embed_tokens": (words, d), "model.norm": (d,), "lm_head": (words, d)}
+    whole |= in_layers("model.layers", layers, layer)
+    shapes = {f"{name}.weight": shape for name, shape in whole.items()}
+    if some is not None:
+        return {name: some(*shape) for name, shape in shapes.items()}
+    return {name: array / 2 for name, array in drawn(seed, shapes).items()}
 
 
 PIECES = ["<s>", "</s>", *"abcdĠ", "Ġa", "Ġb", "ab"]
@@ -350,13 +341,8 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
 
 def in_both_forms(folder):
     """Write a small GPT-2 as a folder and as two GGUF files, exact and in eight bits, and return their names."""
-    config = {
-        "model_type": "gpt2",
-        "n_embd": 32,
-        "n_layer": 2,
-        "n_head": 2,
-        "activation_function": "gelu_new",
-    }
+    config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2}
+    config |= {"activation_function": "gelu_new"}
     whole = saved(folder / "whole", config, gpt2(vocabulary=len(PIECES), d=32))
     byte_pairs(whole, PIECES, BYTE_PAIRS["tokenizer.ggml.merges"])
     more = BYTE_PAIRS | {"tokenizer.ggml.add_bos_token": False}

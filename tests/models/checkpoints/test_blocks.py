@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import (
-    ACTIVATIONS,
-    Ready,
-    Rotary,
-    attend,
-    layer_norm,
-    mask_of,
-    rms_norm,
-)
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Ready, Rotary, attend, mask_of
 
 DRAW = np.random.default_rng(0)
 
@@ -43,11 +35,11 @@ def test_norms_and_activations_are_those_of_their_formulas():
     for made in ACTIVATIONS.values():
         assert made(x).dtype == np.float32
     x, gain, shift = some(3, 8), some(8), some(8)
-    for row, found in zip(x.astype(float), layer_norm(x, gain, shift, 1e-5), strict=True):
+    for row, found in zip(x.astype(float), NORMS["layer"](x, gain, shift, 1e-5), strict=True):
         close(found, (row - row.mean()) / math.sqrt(row.var() + 1e-5) * gain + shift, 1e-5)
-    for row, found in zip(x.astype(float), rms_norm(x, gain, None, 1e-5), strict=True):
-        close(found, row / math.sqrt((row * row).mean() + 1e-5) * gain, 1e-5)
-    close(blocks.NORMS["rms, gain less one"](x, gain - 1, None, 1e-5), rms_norm(x, gain, None, 1e-5), 1e-5)
+    for less, kind in enumerate(("rms", "rms, gain less one")):
+        for row, found in zip(x.astype(float), NORMS[kind](x, gain - less, None, 1e-5), strict=True):
+            close(found, row / math.sqrt((row * row).mean() + 1e-5) * gain, 1e-5)
 
 
 def test_rotary_scores_depend_on_the_distance_alone_and_llama3_slows_the_slow_turns():
@@ -126,9 +118,7 @@ def test_masks_are_those_of_loops():
     assert mask_of(np.ones((2, 6), bool), 4, 6, False, None) is None
 
 
-@pytest.mark.parametrize(
-    ("several", "block"), [(1, 1), (3, 60), (100, 1 << 20)]
-)  # rows, and scores, at a time
+@pytest.mark.parametrize(("several", "block"), [(1, 1), (3, 60), (100, 1 << 20)])  # rows, and scores, at once
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 def test_rows_some_at_a_time_attend_as_all_do(causal, window, several, block, monkeypatch):

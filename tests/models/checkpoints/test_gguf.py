@@ -18,25 +18,11 @@ from attn_cli.models.checkpoints.gguf_tokenizer import GPT_4O, LLAMA_3, QWEN_2, 
 from attn_cli.models.checkpoints.quantized import QUANTIZED
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.fuzz.mutate import mutated
-from tests.models.checkpoints import by_hand
-from tests.models.checkpoints.gguf_by_hand import (
-    BF16,
-    BYTE_PAIRS,
-    KINDS,
-    LLAMA,
-    SENTENCE_PIECES,
-    converted,
-    eight_bits,
-    gguf,
-    is_table,
-    llama,
-    renamed,
-    small,
-    stored,
-)
+from tests.models.checkpoints import by_hand, gguf_by_hand
+from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, LLAMA, converted, eight_bits, gguf, llama, small
 from tests.models.checkpoints.norms import same_as_by_vectors
 from tests.models.checkpoints.test_parity import CASES, TEXTS, made
-from tests.shell import attn, here
+from tests.shell import attn, here, record, told
 
 IDS = ([1, 2, 3, 4, 5, 0, 2], [3, 1])
 
@@ -81,8 +67,8 @@ def test_eight_and_sixteen_bits_are_near_and_the_numbers_are_those_that_the_bits
     steps = np.repeat(np.abs(own.reshape(-1, 32)).max(axis=1) / 127, 32).reshape(own.shape)
     assert (np.abs(table - own) <= 0.51 * steps).all()
     for quantize in (
-        lambda array: (BF16, array.shape, by_hand.as_bfloat16(array).tobytes()),
-        lambda array: stored(array.astype(np.float16)),
+        lambda array: (gguf_by_hand.BF16, array.shape, by_hand.as_bfloat16(array).tobytes()),
+        lambda array: gguf_by_hand.stored(array.astype(np.float16)),
     ):
         found, _ = numbers(converted(folder, tmp_path / "x.gguf", quantize))
         assert 0 < np.abs(found[0] - whole[0][0]).max() < 0.05
@@ -148,11 +134,10 @@ def test_a_block_is_what_its_bits_say(name):
 
 def test_a_command_shows_a_file_as_it_shows_a_folder(folder, tmp_path):
     path = converted(folder, tmp_path / "x.gguf", eight_bits, **BYTE_PAIRS)
-    shown = attn("self", "ab a", "-m", path)
-    assert shown.code == 0 and "<s>" in shown.out and "Masked self-attention" in shown.out
-    record = json.loads(attn("self", "ab a b", "-m", path, "-f", "json").out)
-    assert record["query_tokens"] == ["<s>", "ab", "Ġa", "Ġb"]
-    assert attn("heads", "ab a", "-m", path).code == 0
+    shown = told("self", "ab a", "-m", path)
+    assert "<s>" in shown and "Masked self-attention" in shown
+    assert record("self", "ab a b", "-m", path)["query_tokens"] == ["<s>", "ab", "Ġa", "Ġb"]
+    assert told("heads", "ab a", "-m", path)
     (tmp_path / "texts.txt").write_text("ab a\nb\n")
     lines = attn("batch", str(tmp_path / "texts.txt"), "-m", path)
     assert lines.code == 0 and len(lines.out.splitlines()) == 2, lines.err
@@ -168,12 +153,11 @@ def test_ollama_s_models_are_found_by_name(folder, tmp_path, monkeypatch):
     (kept / "blobs").mkdir()
     os.rename(path, kept / f"blobs/sha256-{digest}")
     monkeypatch.setenv("OLLAMA_MODELS", str(kept))
-    assert attn("self", "ab a", "-m", "ollama:tiny").code == 0
-    assert attn("self", "ab a", "-m", "ollama:tiny:latest").code == 0
+    assert all(told("self", "ab a", "-m", f"ollama:{name}") for name in ("tiny", "tiny:latest"))
     layer["digest"] = "sha256:../../etc/passwd"
     manifest.write_text(json.dumps({"layers": [layer]}))
     for name in ("tiny", "other", "tiny:7b", "../tiny"):
-        refused = attn("self", "ab a", "-m", f"ollama:{name}")
+        refused = here("self", "ab a", "-m", f"ollama:{name}")
         assert refused.code in (65, 66) and refused.err.count("\n") == 1, refused.err
 
 
@@ -303,7 +287,7 @@ def test_gate_and_up_of_two_widths_or_of_an_odd_number_of_rows_for_both_are_refu
 
 def test_pieces_without_a_score_each_are_refused(tmp_path):
     with pytest.raises(InputError, match="10 tokens and 9 scores"):
-        rebuilt(tmp_path, SENTENCE_PIECES | {"tokenizer.ggml.scores": [-1.0] * 9})
+        rebuilt(tmp_path, gguf_by_hand.SENTENCE_PIECES | {"tokenizer.ggml.scores": [-1.0] * 9})
 
 
 def test_experts_in_four_bits_are_the_numbers_that_the_bits_say(tmp_path):
@@ -354,9 +338,11 @@ def test_every_head_attends_as_in_transformers_with_the_file_s_numbers(name, kin
     case = wider(CASES[name])
     model = made(transformers, case, 3, tmp_path)
     path = converted(tmp_path, tmp_path / "x.gguf", quantize)
-    family = KINDS.get(case.family, case.family)
+    family = gguf_by_hand.KINDS.get(case.family, case.family)
     for name_, parameter in model.named_parameters():  # each matrix gets the file's numbers
-        if "experts" not in name_ and is_table(renamed(name_, family) or "", parameter):
+        if "experts" not in name_ and gguf_by_hand.is_table(
+            gguf_by_hand.renamed(name_, family) or "", parameter
+        ):
             is_turned = family == "gpt2" and ".h." in name_
             M = (parameter.T if is_turned else parameter).detach().numpy()
             M = package.quants.dequantize(package.quants.quantize(M, type_), type_)
@@ -458,15 +444,9 @@ def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp
     own.train_from_iterator(LINES, trainer)
     own.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
     words, merges = vocabulary_of(own)
-    said = {
-        "model": "gpt2",
-        "pre": name,
-        "tokens": words,
-        "merges": merges,
-        "bos_token_id": 1,
-        "add_bos_token": True,
-    }
-    found = rebuilt(tmp_path, said | {"token_type": [3 if word in frames else 1 for word in words]})
+    said = {"model": "gpt2", "pre": name, "tokens": words, "merges": merges, "bos_token_id": 1}
+    said |= {"add_bos_token": True, "token_type": [3 if word in frames else 1 for word in words]}
+    found = rebuilt(tmp_path, said)
     for text in (*ODD, "<s> a<|endoftext|>b"):
         assert found.encode(text).ids == own.encode(text).ids, repr(text)
 

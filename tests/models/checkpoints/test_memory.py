@@ -12,6 +12,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
+from tests.memory import peak
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.models.checkpoints.gguf_by_hand import llama
 from tests.shell import ROOT
@@ -54,19 +55,16 @@ def hollow_model(folder, dtype, sharded, tied):
         "hidden_act": "silu", "tie_word_embeddings": tied,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
-    files = {
-        name: f"model-{n % 4}.safetensors" if sharded else "model.safetensors"
-        for n, name in enumerate(tensors)
-    }
+    files = {name: f"model-{n % 4}.safetensors" for n, name in enumerate(tensors)}
     if sharded:
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    parts = [
-        {name: tensors[name] for name in tensors if files[name] == file} for file in sorted({*files.values()})
-    ]
-    return sum(hollow(folder / files[next(iter(part))], part, dtype) for part in parts)
+    else:
+        files = dict.fromkeys(tensors, "model.safetensors")
+    parts = {file: {name: tensors[name] for name in files if files[name] == file} for file in files.values()}
+    return sum(hollow(folder / file, part, dtype) for file, part in parts.items())
 
 
-def peak(code, *args):
+def peak_alone(code, *args):
     """Return the largest resident memory of `python -c code`, in bytes."""
     env = os.environ | {"PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
     ran = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=env)
@@ -83,23 +81,18 @@ def peak(code, *args):
 def test_a_large_model_takes_less_than_100_mib(asked, dtype, sharded, tied, tmp_path):
     size = hollow_model(tmp_path, dtype, sharded, tied)
     assert size > 250 * MIB
-    taken = peak(CODE.format(last=VOCABULARY - 1, layers=LAYERS), str(tmp_path), asked)
+    taken = peak_alone(CODE.format(last=VOCABULARY - 1, layers=LAYERS), str(tmp_path), asked)
     assert taken < 100 * MIB, f"{taken / MIB:.0f} MiB, of a model of {size / MIB:.0f}"
 
 
 def test_twice_the_tokens_take_twice_the_memory_where_the_strongest_links_are_asked_for(tokenizers, tmp_path):
     """The weights of a layer, of all heads, would take four times as much, and more than all of this."""
     folder = small_gpt2(tmp_path / "gpt2", gpt2(places=2400), n_positions=2400, n_head=4)
-    peaks = []
-    for n in (1200, 2400):
-        tracemalloc.start()
-        trace = trace_self(
-            "a" * n, Settings(model=folder, top=3, threads=1)
-        )  # each thread holds a block of rows
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert trace.condensed and len(trace.query_tokens) == n
-    assert peaks[1] < 2.5 * peaks[0] and peaks[1] < 4 * 4 * 2400**2 / 2
+    settings = Settings(model=folder, top=3, threads=1)  # each thread holds a block of rows
+    trace = trace_self("a" * 1200, settings)
+    assert trace.condensed and len(trace.query_tokens) == 1200
+    less, more = (peak(lambda n=n: trace_self("a" * n, settings)) for n in (1200, 2400))
+    assert more < 2.5 * less and more < 4 * 4 * 2400**2 / 2
 
 
 def test_of_each_layer_that_a_word_s_vector_has_come_through_only_the_values_are_kept(tmp_path):

@@ -393,18 +393,14 @@ def same_as(model, case, batch, folder, name, is_strict=True, target=None):
         found = list(run.steps())
         layers = {found[0].kind: told.get("attentions")}
         if target is not None:
-            layers = {
-                "self": told.encoder_attentions,
-                "masked": told.decoder_attentions,
-                "cross": told.cross_attentions,
-            }
+            layers = {"self": told.encoder_attentions, "masked": told.decoder_attentions}
+            layers["cross"] = told.cross_attentions
         for kind, expected in layers.items():
             assert [steps.layer for steps in found if steps.kind == kind] == list(range(len(expected)))
         for steps in found:
             own = batch if steps.kind == found[0].kind else target
-            same_attention(
-                steps, layers[steps.kind][steps.layer], own.real, f"{name}, {steps.kind} {steps.layer}"
-            )
+            what = f"{name}, {steps.kind} {steps.layer}"
+            same_attention(steps, layers[steps.kind][steps.layer], own.real, what)
             if target is None:
                 taken = told.hidden_states[steps.layer].numpy()[own.real]
                 close(steps.x[own.real], taken, f"{name}, what layer {steps.layer} takes", size_of(taken))
@@ -429,9 +425,8 @@ def identities(checkpoint, given, name):
         way = way_of(plain, place)
         parts = way.parts(id_, other)
         total = sum(one.value for one in parts)
-        assert abs(total - expected) < 1e-5 * max(scale, sum(abs(one.value) for one in parts)), (
-            f"{name}, parts"
-        )
+        most = max(scale, sum(abs(one.value) for one in parts))
+        assert abs(total - expected) < 1e-5 * most, f"{name}, parts"
         for (layer, kind), moved in way.trail.moved.items():
             own = [one for one in parts if (one.part, one.layer) == ("head", layer)]
             own = [one.value for one in own if (one.attention == "cross") == (kind == "cross")]
@@ -464,19 +459,7 @@ def as_in_former_years(config):
     return config
 
 
-FORMER = [
-    *(
-        "gpt_neox",
-        "llama",
-        "llama 3",
-        "llama, linear",
-        "mistral",
-        "qwen2, windows",
-        "gemma2",
-        "gemma3",
-        "modernbert",
-    )
-]
+FORMER = "gpt_neox; llama; llama 3; llama, linear; mistral; qwen2, windows; gemma2; gemma3; modernbert"
 
 
 def scaled(key):
@@ -494,10 +477,16 @@ def more(**told):
     return lambda config: config | told
 
 
+def without_defaults(config):
+    """Return a config.json as the hub ships some: without the keys that have their family's default."""
+    keys = FAMILIES[config["model_type"]][1]
+    return {name: value for name, value in config.items() if keys.get(name, ...) != value}
+
+
 KINDS_OF_LAYERS = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3}
 LINEAR = {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}
 SAID = {  # a model, further settings of it, and what becomes of its config.json
-    **{f"{name}, of former years": (name, {}, as_in_former_years) for name in FORMER},
+    **{f"{name}, of former years": (name, {}, as_in_former_years) for name in FORMER.split("; ")},
     **{
         f"{name}, {key}": (name, {}, scaled(key))
         for name in ("gemma3", "modernbert")
@@ -510,26 +499,16 @@ SAID = {  # a model, further settings of it, and what becomes of its config.json
     "groups of layers": ("albert", {"num_hidden_layers": 18, "num_hidden_groups": 14}, more()),
     "fewer groups of layers": ("albert", {"num_hidden_layers": 5, "num_hidden_groups": 3}, more()),
     "windows by kinds of layers": ("smollm3", KINDS_OF_LAYERS, more()),
+    **{f"{name}, without what is the default": (name, {}, without_defaults) for name in CASES},
 }
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_what_a_config_says_is_what_it_says_to_transformers(what, transformers, tmp_path):
+def test_what_a_config_says_or_leaves_out_is_what_it_says_to_transformers(what, transformers, tmp_path):
     name, settings, changed = SAID[what]
     case = CASES[name]._replace(settings=CASES[name].settings | settings)
-    same_as(made(transformers, case, 2, tmp_path, changed), case, texts(TEXTS), tmp_path, what)
-
-
-def without_defaults(config):
-    """Return a config.json as the hub ships some: without the keys that have their family's default."""
-    keys = FAMILIES[config["model_type"]][1]
-    return {name: value for name, value in config.items() if keys.get(name, ...) != value}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_a_config_leaves_out_has_the_family_s_default(name, transformers, tmp_path):
-    model = made(transformers, CASES[name], 6, tmp_path, without_defaults)
-    same_as(model, CASES[name], texts(read_by(name), padding(CASES[name])), tmp_path, name)
+    batch = texts(read_by(name), padding(case))
+    same_as(made(transformers, case, 2, tmp_path, changed), case, batch, tmp_path, what)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
@@ -603,18 +582,11 @@ def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
 
 NULLS = """gpt2.is_causal llama.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps gemma3.hidden_activation
 qwen3.head_dim t5.scale_decoder_outputs"""
+NEW = "new_decoder_architecture"
 REFUSED = [  # what transformers does not run: a model, what its config.json says (... is nothing), and what is named
-    (
-        "falcon",
-        {"new_decoder_architecture": True, "parallel_attn": False},
-        "new_decoder_architecture|parallel_attn",
-    ),
+    ("falcon", {NEW: True, "parallel_attn": False}, f"{NEW}|parallel_attn"),
+    ("falcon", {"num_kv_heads": 3, NEW: True}, f"num_kv_heads|{NEW}"),
     ("falcon", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
-    (
-        "falcon",
-        {"num_kv_heads": 3, "new_decoder_architecture": True},
-        "num_kv_heads|new_decoder_architecture",
-    ),
     *((name, {"use_bidirectional_attention": True}, "attention is true") for name in ("gemma", "gemma2")),
     *((name, {key: None}, f"{key} is null") for name, key in (null.split(".") for null in NULLS.split())),
     ("bert", {"is_causal": None, "is_decoder": True}, "is_causal is null"),
@@ -647,12 +619,8 @@ def test_the_short_config_of_a_model_of_words_and_pictures_is_enough(transformer
     case = CASES["gemma3, its own sizes"]
     model = made(transformers, case, 5, tmp_path, lambda config: short)
     renamed = {name.replace("model.", "language_model.model.", 1): M for name, M in read(tmp_path)[1].items()}
-    whole = {
-        "model_type": "gemma3",
-        "text_config": short,
-        "vision_config": {"hidden_size": 8},
-        "image_token_index": 9,
-    }
+    whole = {"model_type": "gemma3", "text_config": short, "vision_config": {"hidden_size": 8}}
+    whole |= {"image_token_index": 9}
     same_as(model, case, texts(TEXTS), saved(tmp_path / "pictures", whole, renamed), "gemma3, short")
 
 
@@ -700,9 +668,8 @@ def test_falcon_s_words_are_those_of_transformers_where_it_adds_alibi_once(name,
     """They are made with "sdpa", its default; places beyond 256 are rounded."""
     import torch
 
-    model = type(made(transformers, CASES[name], 4, tmp_path)).from_pretrained(
-        tmp_path, attn_implementation="sdpa"
-    )
+    kind = type(made(transformers, CASES[name], 4, tmp_path))
+    model = kind.from_pretrained(tmp_path, attn_implementation="sdpa")
     batch = texts([np.random.default_rng(1).integers(3, V, 400).tolist()])
     with torch.no_grad():
         expected = model(torch.tensor(batch.ids)).logits.numpy()
@@ -734,9 +701,8 @@ def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
         parameter.data = parameter.data.bfloat16().float()
     arrays = {name: value.numpy() for name, value in model.state_dict().items()}
     rng = np.random.default_rng(3)
-    for layer, (name, shape) in product(
-        range(3), {"gate_up": (5, 128, 1, 16), "down": (5, 32, 2, 16)}.items()
-    ):
+    shapes = {"gate_up": (5, 128, 1, 16), "down": (5, 32, 2, 16)}
+    for layer, (name, shape) in product(range(3), shapes.items()):
         place = f"model.layers.{layer}.mlp.experts.{name}_proj"
         blocks, scales = rng.integers(0, 256, shape, np.uint8), rng.integers(118, 126, shape[:3], np.uint8)
         packed = (torch.tensor(one) for one in (blocks, scales))
@@ -749,15 +715,13 @@ def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
     same_as(model, case, texts(TEXTS), saved(tmp_path / "packed", config, arrays), "gpt_oss in four bits")
 
 
-@pytest.mark.parametrize(
-    ("name", "prefix", "told"),
-    [
-        ("gemma3", "language_model.model.", {}),
-        ("gemma3", "model.language_model.", {}),
-        ("mistral", "language_model.model.", {"tie_word_embeddings": True}),
-        ("mistral", "language_model.model.", {"tie_word_embeddings": False}),
-    ],
-)
+WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
+WITH_PICTURES += [
+    ("mistral", "language_model.model.", {"tie_word_embeddings": tied}) for tied in (True, False)
+]
+
+
+@pytest.mark.parametrize(("name", "prefix", "told"), WITH_PICTURES)
 def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told, transformers, tmp_path):
     case = CASES[name]._replace(settings=CASES[name].settings | told)
     model = made(transformers, case, 5, tmp_path / "words")
@@ -780,9 +744,8 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("w{}".format, r
 
 
 FILLED = [("bert", "w1 [MASK] w7 w9", 2), ("albert", "w1 [MASK] w7 w9", 2), ("modernbert", "w1 w2 [MASK]", 3)]
-FOLLOWED = [
-    (name, "w1 w2 w30", 3 + (name in PAIRS)) for name in ("gpt2", "llama", "gemma3", "t5", "bart", "marian")
-]
+WRITERS = ("gpt2", "llama", "gemma3", "t5", "bart", "marian")
+FOLLOWED = [(name, "w1 w2 w30", 3 + (name in PAIRS)) for name in WRITERS]
 
 
 @pytest.mark.parametrize(("name", "text", "place"), [*FILLED, *FOLLOWED])
@@ -841,11 +804,10 @@ def test_without_heads_a_decoder_is_as_in_transformers_where_hooks_take_them_out
     with torch.no_grad():
         expected = model(**given, output_attentions=True)
     told = Settings(next=V, head="all", knock_out=("0.1", "1.3"))
-    trace = trace_checkpoint("cross", "w1 w2 w30", "w3 w4", told, str(tmp_path))
+    read = ("cross", "w1 w2 w30", "w3 w4")
+    trace = trace_checkpoint(*read, told, str(tmp_path))
     close([head.weights for head in trace.heads], expected.cross_attentions[-1][0].numpy(), "weights")
     found = sorted((one.id, one.logit) for one in trace.next_words.words)
     close([logit for _, logit in found], expected.logits[0, trace.next_words.place].numpy(), "logits")
-    plain = trace_checkpoint(
-        "cross", "w1 w2 w30", "w3 w4", dataclasses.replace(told, knock_out=()), str(tmp_path)
-    )
+    plain = trace_checkpoint(*read, dataclasses.replace(told, knock_out=()), str(tmp_path))
     assert np.abs(plain.shown.weights - trace.shown.weights).max() > 1e-3

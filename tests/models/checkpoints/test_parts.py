@@ -10,14 +10,12 @@ from attn_cli.models.logit_parts import MLP, Cut, Trail
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.settings import Settings
 from attn_cli.vectors.lookup import embed
-from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, bert, gemma2, gpt2, saved
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
-
-IDS = [1, 5, 2, 2]
-CAPPED = GEMMA2 | {"final_logit_softcapping": 1.5}
+from tests.models.checkpoints.test_run import IDS, MODELS
 
 
-@pytest.mark.parametrize(("config", "T"), [(GPT2, gpt2()), (CAPPED, gemma2()), (BERT, bert())])
+@pytest.mark.parametrize(("config", "T"), MODELS)
 def test_the_parts_of_a_checkpoint_sum_to_its_logit_before_a_cap(config, T, tmp_path):
     with Checkpoint(saved(tmp_path, config, T)) as checkpoint:
         run = checkpoint.run(texts([IDS]))
@@ -82,17 +80,11 @@ def test_the_parts_of_the_language_model_sum_to_its_scores():
 
 # What a family calls the matrix that joins heads, its network's last part, and what reads the stream
 LLAMA = ("self_attn.o_proj",), ("mlp",), ("self_attn", "mlp")
+BOTH = ("SelfAttention", "EncDecAttention")
 NAMES = {
     "gpt2": (("attn.c_proj",), ("mlp",), ("attn", "mlp")),
-    "llama": LLAMA,
-    "qwen3": LLAMA,
-    "gemma2": LLAMA,
-    "mixtral": LLAMA,
-    "t5": (
-        ("SelfAttention.o", "EncDecAttention.o"),
-        ("DenseReluDense",),
-        ("SelfAttention", "EncDecAttention", "DenseReluDense"),
-    ),
+    **dict.fromkeys(("llama", "qwen3", "gemma2", "mixtral"), LLAMA),
+    "t5": (tuple(f"{name}.o" for name in BOTH), ("DenseReluDense",), (*BOTH, "DenseReluDense")),
     "bert": (("attention.output.dense",), ("output.dense",), ("attention.self", "intermediate")),
 }
 

@@ -23,10 +23,8 @@ def linear(norm, rows):
 
 def of_gpt2(model, layer, h, d_k):
     block, d = model.transformer.h[layer], model.config.n_embd
-    W_v, W_o = (
-        block.attn.c_attn.weight[:, 2 * d + h * d_k :][:, :d_k],
-        block.attn.c_proj.weight[h * d_k :][:d_k],
-    )
+    W_v = block.attn.c_attn.weight[:, 2 * d + h * d_k :][:, :d_k]
+    W_o = block.attn.c_proj.weight[h * d_k :][:d_k]
     written = linear(block.ln_1, model.transformer.wte.weight) @ W_v @ W_o
     return linear(model.transformer.ln_f, written) @ model.lm_head.weight.T
 
@@ -47,11 +45,8 @@ def of_bert(model, layer, h, d_k):
     for n, block in enumerate(model.bert.encoder.layer):
         own = block.attention
         if n == layer:
-            W_v, W_o = (
-                own.self.value.weight[h * d_k :][:d_k].T,
-                own.output.dense.weight[:, h * d_k :][:, :d_k].T,
-            )
-            rows = rows @ W_v @ W_o
+            rows = rows @ own.self.value.weight[h * d_k :][:d_k].T
+            rows = rows @ own.output.dense.weight[:, h * d_k :][:, :d_k].T
         rows = linear(block.output.LayerNorm, linear(own.output.LayerNorm, rows))
     head = model.cls.predictions
     return linear(head.transform.LayerNorm, rows @ head.transform.dense.weight.T) @ head.decoder.weight.T
@@ -76,10 +71,8 @@ def test_scores_and_copying_are_what_transformers_and_torch_say(name, transforme
     targets = {"previous": (each, lambda i: i - 1), "first": (each, lambda i: 0)}
     if name == "bert":
         inside = range(start, start + 2 * n)
-        targets |= {
-            "same": (inside, lambda i: i + n if i < start + n else i - n),
-            "next": (inside, lambda i: i + 1),
-        }
+        targets["same"] = (inside, lambda i: i + n if i < start + n else i - n)
+        targets["next"] = (inside, lambda i: i + 1)
     else:
         targets |= {"same": (again, lambda i: i - n), "induction": (again, lambda i: i - n + 1)}
     with torch.no_grad():

@@ -130,11 +130,8 @@ def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family
     byte_pairs(tmp_path, names, MERGES)
     found = {family: TextEncoder(str(tmp_path), family) for family in ("gpt2", "opt", "bart")}
     plain = ("t", "h", "a", "t", "Ġthe")
-    assert {family: one.encode("that the").tokens for family, one in found.items()} == {
-        "gpt2": plain,
-        "opt": ("</s>", *plain),
-        "bart": ("<s>", *plain, "</s>"),
-    }
+    framed = {"gpt2": plain, "opt": ("</s>", *plain), "bart": ("<s>", *plain, "</s>")}
+    assert {family: one.encode("that the").tokens for family, one in found.items()} == framed
     assert found["bart"].mask() == ("<mask>", len(BYTES))
     masked = found["bart"].encode("he <mask> the").ids  # which is one token, and takes its space along
     assert list(masked) == [0, names.index("he"), len(BYTES), names.index("Ġthe"), 2]
@@ -179,16 +176,14 @@ MAP_OF_4_GB = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "//
 NO_MODEL = b'{"model": {"type": "Unigram", "vocab": [], "unk_id": 7}}'
 WRONG = tokenizer_json(pre_tokenizer=split("(" * 100))
 DEEP, MANY = b"[" * 1_000_000, {"vocab.txt": b"\n", "vocab.json": b",", "merges.txt": b"\n"}
+UNSOUND = (b"", b"{}", DEEP, NO_MODEL, b"\xff\xfe", WRONG)
 HOSTILE = [
-    *(
-        ("tokenizer.json", data, "not a sound tokenizer")
-        for data in (b"", b"{}", DEEP, NO_MODEL, b"\xff\xfe", WRONG)
-    ),
+    *(("tokenizer.json", data, "not a sound tokenizer") for data in UNSOUND),
     *((name, DEEP, "is not a sound tokenizer") for name in ("vocab.json", "tokenizer_config.json")),
     *(("merges.txt", data, "is not a sound tokenizer") for data in (b"a b c\n", b"zz yy\n")),
     *(("vocab.json", data, "is not a vocabulary") for data in (b"[]", b'{"a": -1}', b'{"a": 1e400}')),
     *(
-        (name, b"a" + end * 1_100_000, rf"{name[:-4]}.* has more than 1,048,576 words")
+        (name, b"a" + end * 1_100_000, f"{name[:-4]}.* has more than 1,048,576 words")
         for name, end in MANY.items()
     ),
     ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(a+)+$")), "cannot encode"),
