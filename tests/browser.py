@@ -1,5 +1,6 @@
 """A real browser for the tests of pages: headless Chromium, and what it says while a page is open."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,14 +11,15 @@ import pytest
 
 from tests.shell import attn
 
+FOX = "The quick brown fox jumped over the lazy dog"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Opened:
     """A page that is open: the page itself, and all that must not have happened since."""
 
-    def __init__(self, page) -> None:
-        self.page = page
+    def __init__(self, page, folder: Path | None = None) -> None:
+        self.page, self.folder = page, folder
         self.complaints: list[str] = []  # errors, warnings of the console, requests that left the page
         page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -33,6 +35,14 @@ class Opened:
         self.page.goto(f"file://{path}{link}")
         self.page.wait_for_selector("body[data-ready]")
 
+    def make(self, *args: str, link: str = "", input: str | None = None) -> None:
+        """Open the page that a command writes."""
+        assert self.folder
+        self.go(made(self.folder, *args, input=input), link)
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
     def unfold(self, *drawers: str) -> None:
         """Open what is folded up: the drawer of controls, unless another is named."""
         for drawer in drawers or ("more",):
@@ -42,6 +52,13 @@ class Opened:
         """Put the field to type a sentence in into the place of the words."""
         if self.page.locator("#sentence").is_hidden():
             self.page.click("#type")
+
+    def enter(self, field: str, text: str) -> None:
+        """Type into a field, and say so with the Enter key."""
+        if field == "#sentence":
+            self.edit()
+        self.page.fill(field, text)
+        self.page.press(field, "Enter")
 
     def follow(self, link: str) -> None:
         self.page.evaluate("link => { location.hash = link }", link)
@@ -53,6 +70,10 @@ class Opened:
             self.page.click(f"#{button}")
         with open(waiting.value.path(), encoding="utf-8") as file:
             return file.read()
+
+    def record(self) -> dict:
+        """Return the record that the page saves."""
+        return json.loads(self.saved("save-json"))
 
 
 _started: list[object] = []  # Playwright starts once in a process: whoever comes second gets the same browser

@@ -29,6 +29,7 @@ PARTS = {
     "models_on_disk": ("models", "on_disk"),
     "vectors": ("vectors", "rows"),
     "browser": ("page", "opened"),
+    "live_keys": ("live", "every_case"),
     "batch_ways": ("batch", "ways"),
     "dask": ("batch", "beside_dask"),
 }

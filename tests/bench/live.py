@@ -1,13 +1,71 @@
-"""How long attn live takes from a key to the whole screen that answers it; `tests.live.latency` has more cases."""
+"""How long attn live takes from a key to the new screen, on a terminal of its own, as people run it.
 
+The time is that from the byte of a key to the last byte of the screen that answers it: the slowest of all ways to
+measure it. Beside it stands the processor time that attn takes for a key, in all its threads: on a busy machine the
+wall says more about the others.
+"""
+
+import re
+import time
 from collections.abc import Iterator
+from itertools import cycle, islice
 
 from tests.bench.row import Row
-from tests.live.latency import measured
+from tests.shell import worked
+from tests.stage import Stage
+
+QUIET = 0.06  # seconds without a byte after which a screen is whole: more than two frames of Textual's own 60 a second
+TEXT = (
+    "The quick brown fox jumped over the lazy dog and then it ran into the deep dark forest where a small grey "
+    "cat sat on an old mat near the house"
+)
+WORDS = TEXT.split()
+CASES = {  # name: words, keys before, the keys that are timed, seconds allowed at the 95th percentile
+    "30 words": (30, "", "m+s-hx\x1b[B\x1b[C", 0.05),
+    "30 words, typing": (30, "t", "abc \x7f", 0.05),
+    "100 words, all heads": (100, "H", "m+s-", 0.2),
+    "9 words": (9, "", "m+s-hxdv\x1b[B\x1b[C", 0.05),
+    "9 words, typing": (9, "t", "abc \x7f", 0.05),
+}
 
 
 def rows(keys: int = 60) -> Iterator[Row]:
     """Yield what a key takes, and a letter that is typed, with nine words on the screen."""
     for what, case, most in (("a key", "9 words", 0.025), ("a typed letter", "9 words, typing", 0.04)):
-        times, _ = measured(case, keys)
-        yield Row(f"attn live, {what}", "-", [time / 1000 for time in times], [], most)
+        yield Row(f"attn live, {what}", "-", measured(case, keys)[0], [], most)
+
+
+def every_case(pairs: int = 500) -> Iterator[Row]:
+    """Yield what so many keys take in each case: the median, the 95th percentile, the worst, a processor's time."""
+    for name, (*_, allowed) in CASES.items():
+        times, taken = measured(name, pairs)
+        yield Row(f"attn live, {name}", "-", times, [], None)
+        yield Row(f"attn live, {name}, 95 % of keys", "-", [times[int(len(times) * 0.95)]], [], allowed)
+        yield Row(f"attn live, {name}, the worst", "-", times[-1:], [], None)
+        yield Row(f"attn live, {name}, CPU", "-", [taken], [], None)
+
+
+def all_read(screen: Stage, limit: float, quiet: float) -> float | None:
+    """Read until nothing comes for a while; return when the last byte came, None if none did."""
+    last, end = None, time.perf_counter() + limit
+    while time.perf_counter() < end and screen.read(quiet if last else end - time.perf_counter()):
+        last = time.perf_counter()
+    return last
+
+
+def measured(name: str, count: int) -> tuple[list[float], float]:
+    """Return the seconds of each key, in order, and the processor's seconds for one."""
+    words, before, timed, _ = CASES[name]
+    text, found = " ".join(islice(cycle(WORDS), words)), []
+    with Stage("live", text, columns=120, rows=40, env={"COLORTERM": "truecolor"}) as screen:
+        all_read(screen, 20.0, 1.5)
+        for key in before:
+            screen.press(key)
+            all_read(screen, 3.0, 0.5)
+        used = worked(screen.run.pid)
+        for key in islice(cycle(re.findall("\x1b\\[.|.", timed)), count):
+            began = time.perf_counter()
+            screen.press(key)
+            last = all_read(screen, 1.0, QUIET)
+            found += [] if last is None else [last - began]
+        return sorted(found), (worked(screen.run.pid) - used) / count

@@ -14,7 +14,7 @@ from attn_cli.render.numbers import four
 from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.settings import Settings, View
-from tests.live.latency import WORDS
+from tests.bench.live import WORDS
 from tests.live.pictures import FOLDER, PICTURES, drawn
 from tests.live.stage import FOX, goes, made, numbers_of, staged, traced
 

@@ -1,9 +1,6 @@
 """The width ladder: whatever the width and the number of tokens, no number is cut and no cell is empty."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -22,8 +19,9 @@ from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.walk import Walk
 from attn_cli.settings import View
+from tests.bench.row import peak
 from tests.render.screen.test_maps import shortened
-from tests.shell import COMMAND, surroundings
+from tests.shell import COMMAND, record, told
 from tests.thorough import like_cases, some, takes_long
 
 WIDTHS = (20, 40, 80, 120, 200, None)
@@ -337,22 +335,11 @@ def test_more_width_never_shows_less():
 
 @takes_long
 def test_five_thousand_words_are_condensed_in_little_memory_and_little_ink():
-    script = (
-        "import resource, subprocess, sys;"
-        f"done = subprocess.run({COMMAND!r} + sys.argv[1:], stdin=sys.stdin, capture_output=True);"
-        "sys.stdout.buffer.write(done.stdout); sys.stderr.buffer.write(done.stderr);"
-        "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
-    )
-    text = " ".join(f"word{i}" for i in range(5000))
-    for more, most in ((), 100_000), (("-f", "json"), 1 << 30):
-        command = [sys.executable, "-c", script, "self", "-e", "random", *more]
-        done = subprocess.run(command, input=text, text=True, capture_output=True, env=surroundings())
-        code, peak = map(int, done.stderr.split())  # it says nothing itself
-        assert code == 0 and len(done.stdout) < most
-        assert peak * (1 if sys.platform == "darwin" else 1024) < 600e6
-        if not more:
-            assert "too many to draw" in done.stdout and "4,988 more rows" in done.stdout
-            continue
-        found = json.loads(done.stdout)
-        assert found["weights"] is None and found["mask"] is None and found["condensed"] is True
-        assert {link[0] for link in found["links"]} == set(range(5000)) and len(found["links"]) <= 100_000
+    args = ("self", " ".join(f"word{i}" for i in range(5000)), "-e", "random")
+    out = told(*args)
+    assert "too many to draw" in out and "4,988 more rows" in out and len(out) < 100_000
+    for more in ([], ["-f", "json"]):
+        assert peak([*COMMAND, *args, *more]) < 600e6
+    found = record(*args)
+    assert found["weights"] is None and found["mask"] is None and found["condensed"] is True
+    assert {link[0] for link in found["links"]} == set(range(5000)) and len(found["links"]) <= 100_000

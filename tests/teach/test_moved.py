@@ -77,23 +77,20 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
     chosen = record("dabca", "-m", base, "-m", tuned, "--layer", "0", "--head", "1")  # and all are measured
     assert [(side["projection"]["layer"], side["head"]) for side in chosen["records"]] == [(0, "1")] * 2
     assert chosen["largest_mover"] is None and chosen["heads"][0]["layer"] == 1
-    found = record("dabca", "-m", decoders[0], "-m", decoders[1])["next_words"]
     said = []
     for folder in decoders:
         words = shell.record("masked", "dabca", "-m", folder, "--next", "6", "--fields", "next_words")
         said.append({one["id"]: one["probability"] for one in words["next_words"]})
     change = {n: abs(said[1][n] - said[0][n]) for n in said[0]}
-    assert [one["id"] for one in found] == sorted(change, key=lambda n: -change[n])[:5]
-    for one in found:
+    assert [one["id"] for one in found["next_words"]] == sorted(change, key=lambda n: -change[n])[:5]
+    for one in found["next_words"]:
         assert one["probabilities"] == pytest.approx([of_model[one["id"]] for of_model in said], abs=1e-6)
 
 
 def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
-    folder, tensors = (
-        by_hand.small_bert(tmp_path / "one"),
-        by_hand.bert(seed=1, vocabulary=len(by_hand.PIECES)),
-    )
-    other = by_hand.saved(tmp_path / "two", by_hand.BERT, tensors)
+    folder = by_hand.small_bert(tmp_path / "one")
+    other = by_hand.bert(seed=1, vocabulary=len(by_hand.PIECES))
+    other = by_hand.saved(tmp_path / "two", by_hand.BERT, other)
     by_hand.word_pieces(other)
     assert len(record("the [MASK] home", "-m", folder, "-m", other)["next_words"]) == 5
     assert record("the cats home", "-m", folder, "-m", other)["next_words"] is None
@@ -151,10 +148,9 @@ WRONG = """
 
 
 def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(decoders, tmp_path):
-    folders = dict(zip(("BASE", "TUNED"), decoders, strict=True)) | {
-        "DEEP": by_hand.small_gpt2(tmp_path / "deep", by_hand.gpt2(layers=3), n_layer=3),
-        "BERT": by_hand.small_bert(tmp_path / "bert"),
-    }
+    deep = by_hand.small_gpt2(tmp_path / "deep", by_hand.gpt2(layers=3), n_layer=3)
+    models = (*decoders, deep, by_hand.small_bert(tmp_path / "bert"))
+    folders = dict(zip(("BASE", "TUNED", "DEEP", "BERT"), models, strict=True))
     for line, end in cases(WRONG):
         code, _, said = end.partition(" ")
         args = (folders.get(word, word) for word in line)

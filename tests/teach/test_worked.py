@@ -11,6 +11,7 @@ import pytest
 
 from tests import shell
 from tests.alike import assert_alike
+from tests.cli.tables import typed
 from tests.shell import refused, told
 from tests.thorough import like_cases
 
@@ -44,6 +45,13 @@ def held(found, wanted, what):
     np.testing.assert_allclose(np.array(found, float), wanted, rtol=0, atol=1e-9, err_msg=what)
 
 
+def all_held(record, wanted):
+    (head,) = record["heads"]
+    for part in PARTS:
+        held(head[part], wanted[part], part)
+    return head
+
+
 def test_every_block_of_expected_numbers_is_held_by_a_test_and_examples_take_their_inputs():
     for name in NAMES[:4]:
         expected = worked(name)["expected"]
@@ -75,9 +83,7 @@ def test_an_example_gives_its_numbers(name, block, options):
     expected = worked(name)["expected"]
     expected = expected[block] if block else expected
     record = run("example", name, *options.split())
-    (head,) = record["heads"]
-    for part in ("scores", "scaled_scores", "weights", "output"):
-        held(head[part], expected[part], part)
+    head = all_held(record, expected)
     assert (record["weights"], record["output"]) == (head["weights"], head["output"])
     shut = np.equal(expected["weights"], 0)
     assert [[cell is None for cell in row] for row in head["masked_scores"]] == shut.tolist()
@@ -100,19 +106,13 @@ def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
         held(run("example", "coffee", "--heads", "2", "--head", number)["weights"], two[int(number)], number)
 
 
-def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes_from_files(tmp_path):
+def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes_from_files(file):
     inputs, expected = worked("coffee")["inputs"], worked("coffee")["expected"][CROSS]
-    lines = [
-        " ".join([word, *map(str, row)]) for word, row in zip(inputs["tokens"], inputs["X"], strict=True)
-    ]
-    (tmp_path / "vectors.txt").write_text("\n".join(lines))
-    weights = {name: inputs[name] for name in ("W_q", "W_k", "W_v")}
-    (tmp_path / "weights.json").write_text(json.dumps(weights))
-    files = ["-e", str(tmp_path / "vectors.txt"), "-p", str(tmp_path / "weights.json")]
+    rows = ([word, *map(str, row)] for word, row in zip(inputs["tokens"], inputs["X"], strict=True))
+    weights = json.dumps({name: inputs[name] for name in ("W_q", "W_k", "W_v")})
+    files = ["-e", file("\n".join(map(" ".join, rows))), "-p", file(weights, "weights.json")]
     record = run("cross", "she", "likes coffee", *files)
-    (head,) = record["heads"]
-    for part in ("scores", "scaled_scores", "weights", "output"):
-        held(head[part], expected[part], part)
+    all_held(record, expected)
     assert (record["query_tokens"], record["key_tokens"]) == (["she"], ["likes", "coffee"])
     by_hand = run("self", "she likes coffee", *files)
     held(by_hand["weights"], worked("coffee")["expected"]["scaled"]["weights"], "the same from files")
@@ -122,14 +122,15 @@ def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes
     assert record["query_tokens"] == record["key_tokens"] == expected["tokens"]
     assert record["query_ids"] == record["key_ids"] == expected["ids"]
     assert (record["dropped"], record["embedding"]["dim"]) == (["."], inputs["dim"])
-    assert np.shape(record["x_query"]) == tuple(expected["X shape"])
-    for W in ("W_q", "W_k", "W_v"):
-        assert np.shape(head[W]) == tuple(expected["W shape"])
-    assert np.shape(head["scores"]) == tuple(expected["scores shape"])
-    assert np.shape(record["output"]) == tuple(expected["output shape"])
+    made = (record["x_query"], head["W_q"], head["W_k"], head["W_v"], head["scores"], record["output"])
+    for name, one in zip(("X", "W", "W", "W", "scores", "output"), made, strict=True):
+        assert np.shape(one) == tuple(expected[f"{name} shape"])
     same = ["self", inputs["text"], "-e", "random", "--dim", str(inputs["dim"])]
     assert_alike(run(*same)["weights"], record["weights"])
     held(np.sum(record["weights"], axis=1), np.ones(6), "rows sum to one")
+
+
+OTHERWISE = "-e word2vec | --score cosine | -t 0.1 | --score dot | -e random --dim 50 --seed 3 | -p random"
 
 
 def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_says_why_not():
@@ -155,18 +156,11 @@ def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_sa
     for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
         refused("example", "dictionary", *options)
     assert "colour gets the least" in expected["performance"]
-    for options in (
-        "",
-        "--score cosine",
-        "-t 0.1",
-        "--score dot",
-        "-e random --dim 50 --seed 3",
-        "-p random",
-    ):
-        record = run("example", "dictionary", *options.split())
+    for options in typed(OTHERWISE):
+        record = run("example", "dictionary", *options)
         weights = dict(zip(record["key_tokens"], record["weights"][0], strict=True))
         least = min(weights, key=weights.get)
         (said,) = [note for note in record["notes"] if "expects" in note]
         wanted = "and it does" if least == "colour" else f"With these vectors '{least}' does"
         assert wanted in said and f"{weights['colour']:.3f}" in said
-        assert said in " ".join(told("example", "dictionary", *options.split()).split())
+        assert said in " ".join(told("example", "dictionary", *options).split())

@@ -30,9 +30,7 @@ from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, refused, shell, told
 
 FRAMEWORKS = ("numpy", "torch", "keras")
-NAMED_IN_COMMENTS = {
-    *["scaled_dot_product_attention", "attn_mask", "attention_mask", "use_scale"]
-}  # of frameworks
+OF_FRAMEWORKS = {*["scaled_dot_product_attention", "attn_mask", "attention_mask", "use_scale"]}  # in comments
 TEXT = "she likes hot coffee"
 HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
 HOSTILE += [*["👨\u200d👩\u200d👧", "é", "́", "�", "שלום", "日本", "'\"\\\x07"], "# noqa", "x" * 5000]
@@ -193,7 +191,7 @@ def check_tidy(source, framework):
     bound = {alias.asname or alias.name.partition(".")[0] for node in found for alias in node.names}
     assert bound <= {node.id for node in read}, "an import is not used"
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    known = {token.string for token in tokens if token.type == tokenize.NAME} | NAMED_IN_COMMENTS
+    known = {token.string for token in tokens if token.type == tokenize.NAME} | OF_FRAMEWORKS
     comments = " ".join(token.string for token in tokens if token.type == tokenize.COMMENT)
     named = set(re.findall(r"\b[a-z]{2,}(?:_[a-z]+)+\b", comments))
     assert named <= known, "a comment names what is not there"
@@ -249,23 +247,19 @@ def test_small_weights_and_named_masks_are_written_each_framework_has_its_own_or
         assert (part.lstrip("!") in said) is (part[0] != "!"), part
 
 
-TWO_KEYS = {"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}
-PRINTED = {  # four digits; masked is not zero; rows and links that were asked for; no token is obeyed
-    r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n": lambda: computed(
-        TWO_KEYS
-    ),
-    r"(?s).*'she'   1\.0000   masked.*": lambda: random("she likes", mask="causal"),
-    r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n": lambda: random(
-        query="hot", top=1
-    ),
-    "[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*": TRACES["hostile tokens"],
-}
-
-
-@pytest.mark.parametrize("wanted", PRINTED)
-def test_what_it_prints(wanted):
-    _, printed = ran(script(PRINTED[wanted](), "numpy"))
-    assert re.fullmatch(wanted, printed), printed
+def test_what_it_prints():
+    """Four digits; masked is not zero; rows and links that were asked for; and no token is obeyed."""
+    given = {"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}
+    numbers = r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n"
+    one = r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n"
+    for wanted, trace in (
+        (numbers, computed(given)),
+        (r"(?s).*'she'   1\.0000   masked.*", random("she likes", mask="causal")),
+        (one, random(query="hot", top=1)),
+        ("[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*", TRACES["hostile tokens"]()),
+    ):
+        _, printed = ran(script(trace, "numpy"))
+        assert re.fullmatch(wanted, printed), printed
 
 
 def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_refused(at, tokenizers):

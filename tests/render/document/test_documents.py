@@ -60,11 +60,19 @@ def words(tree):
     return " ".join(part for element in seen for part in (element.text, element.tail) if part)
 
 
-def weights_of(tree):
-    """The numbers in the cells of each matrix of a page, row by row."""
-    tables = [table for table in tree.iter("table") if "weights" in table.get("class", "")]
-    rows = [[row.iter("td") for row in table.iter("tr")][1:] for table in tables]
-    return [[[td.text for td in row if td.get("class") != "sum"] for row in one] for one in rows]
+def texts(text):
+    return [element.text for element in ET.fromstring(text).iter(f"{SVG}text")]
+
+
+def cells_of(format, text):
+    """The numbers and dashes in the cells of all matrices, row after row; in a picture, sums stand among them."""
+    if format == "svg":
+        return [run.strip() for run in texts(text) if re.fullmatch(r"\.\d+|1\.0+|–", run.strip())]
+    if format == "latex":
+        shown = r"\\attncell\{.{6}\}\{.{6}\}\{(.*?)\}|& (--)(?= )"
+        return ["–" if dash else number for number, dash in re.findall(shown, text)]
+    tables = [table for table in page(text).iter("table") if "weights" in table.get("class", "")]
+    return [td.text for table in tables for td in table.iter("td") if td.get("class") != "sum"]
 
 
 TAGS = "html head meta title style body h1 h2 h3 p code div table caption thead tbody tr th td span bdi svg rect g text"
@@ -119,14 +127,8 @@ masked beth gimel dalet 0.500 1.50 left right cat dog
 HALF = np.array([[0.25, np.nan], [0.5, 1.0]])
 TWO = kinds.Matrix(["eta", "theta"], ["iota", "kappa"], HALF, "lambda", ["0.25", "1.50"], True, True)
 BLOCKS = [
-    *(
-        kinds.Heading("alpha", 1),
-        kinds.Heading("beta"),
-        kinds.Heading("gamma", 3),
-        kinds.Say("delta"),
-        kinds.Say(""),
-    ),
-    *(kinds.Say("epsilon", quiet=True), kinds.Formula("1 + 2 = 3", "zeta:"), TWO),
+    *(kinds.Heading("alpha", 1), kinds.Heading("beta"), kinds.Heading("gamma", 3), kinds.Say("delta")),
+    *(kinds.Say(""), kinds.Say("epsilon", quiet=True), kinds.Formula("1 + 2 = 3", "zeta:"), TWO),
     kinds.Beside(["left", "right"], [kinds.Matrix(["cat"], ["dog"], np.ones((1, 1)))] * 2),
     kinds.Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF], kinds.ShadeRange(0.0, 1.0), [0, 1]),
     kinds.Columns(["upsilon", "phi"], [["chi", "12.5"]]),
@@ -156,42 +158,24 @@ def test_the_option_offers_every_format_and_the_numbers_are_those_of_the_formula
     # Scores 2, 1, 1: the first lesson's matrix.
     parts = [math.exp(score) for score in (2, 1, 1)]
     row = [f"{part / sum(parts):.3f}".removeprefix("0") for part in parts]
-    (cells,) = weights_of(page(shown("example", "day1", "-f", "html")))
-    assert cells == [row, row[1:] + row[:1]]
-    body = shown("example", "day1", "-f", "latex")
-    assert re.findall(r"\\attncell\{.{6}\}\{.{6}\}\{([.\d]+)\}", body) == [*row, *row[1:], row[0]]
-    assert {*row} <= {*texts(shown("example", "day1", "-f", "svg"))}
+    found = {format: cells_of(format, shown("example", "day1", "-f", format)) for format in FORMATS}
+    assert found["html"] == found["latex"] == [*row, *row[1:], row[0]] and {*row} <= {*found["svg"]}
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_masked_is_a_dash_and_never_zero(format):
     text = shown("example", "coffee", "--mask", "causal", "-f", format)
-    if format == "html":
-        (cells,) = weights_of(page(text))
-        assert [[cell == "–" for cell in row] for row in cells] == (np.triu(np.ones((3, 3)), 1) > 0).tolist()
-        assert text.count('title="masked">–<') == 3
-    elif format == "latex":
-        body = text[text.index("midrule") : text.index("bottomrule")]
-        assert [row.count("& --") for row in body.splitlines() if "&" in row] == [2, 1, 0]
-    else:
-        assert [run.strip() for run in texts(text)].count("–") == 3
-    assert ".000" not in text.replace("1.000", "")
-
-
-def texts(text):
-    return [element.text for element in ET.fromstring(text).iter(f"{SVG}text")]
+    cells = [cell == "–" for cell in cells_of(format, text)]
+    assert cells.count(True) == 3 if format == "svg" else cells == (np.tri(3).ravel() == 0).tolist()
+    assert ".000" not in text.replace("1.000", "") and text.count('title="masked">–<') == 3 * (
+        format == "html"
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_fixed_precision_shows_every_number_and_without_colour_there_is_none(format):
     text = shown("self", SIXTY, "-p", "identity", "-f", format, "--precision", "4")
-    if format == "html":
-        numbers = [cell for table in weights_of(page(text)) for row in table for cell in row]
-    elif format == "latex":
-        numbers = re.findall(r"\\attncell\{.{6}\}\{.{6}\}\{(.*?)\}", text)
-    else:
-        numbers = [run for run in texts(text) if re.fullmatch(r"\.\d+|1\.000", run) and run != "1.000"]
-        numbers = numbers[: 60 * 60]
+    numbers = [cell for cell in cells_of(format, text) if format != "svg" or cell != "1.000"]
     assert len(numbers) == 60 * 60
     assert all(re.fullmatch(r"\.\d{4}|1\.000", number) for number in numbers)
     text = shown("self", SIXTY, "-p", "identity", "-f", format, "--color", "never")
@@ -243,7 +227,7 @@ def test_a_longer_matrix_keeps_its_sums_a_wider_page_shows_more_and_unshaded_mat
     text = drawn([kinds.Matrix(names, ["a"], np.ones((50, 1)), "", [f"{i}.5" for i in range(50)])], "latex")
     assert re.findall(r"\\textbf\{row(\d+)\} & \S+ & (\d+)\.5", text) == [(str(i), str(i)) for i in range(50)]
     assert "Rows 25 to 49 of 50" in text
-    assert len(weights_of(page(shown("self", FOX, "--head", "all", "-f", "html", "--precision", "3")))) == 11
+    assert len(cells_of("html", shown("self", FOX, "--head", "all", "-f", "html", "--precision", "3"))) == 891
     narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
     assert "shades without numbers" in narrow and "To fit" not in wide
     values = np.random.default_rng(0).standard_normal((2, 400))
@@ -353,10 +337,8 @@ def test_latex_of_any_text_has_no_command_that_the_text_brought(text):
 
 
 NAMES = {"backslash": "\\", "asciicircum": "^", "asciitilde": "~", "bar": "|", "less": "<", "greater": ">"}
-UNDONE = {rf"\{char}": char for char in "{}$&#%_"} | {
-    rf"\text{name}{{}}": char for name, char in NAMES.items()
-}
-UNDONE |= {r"{\ttfamily\char34}": '"', r"\kern0pt{}": ""}
+UNDONE = {rf"\{char}": char for char in "{}$&#%_"} | {r"{\ttfamily\char34}": '"', r"\kern0pt{}": ""}
+UNDONE |= {rf"\text{name}{{}}": char for name, char in NAMES.items()}
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
@@ -414,18 +396,14 @@ def test_a_shade_of_a_picture_fills_its_cell_and_bars_are_as_long_as_their_value
         found = rects(shown(*line, "-f", "svg"))
         assert len({one.get("height") for one in found}) == 1
         assert len({one.get("fill") for one in found}) > 8
-    lengths: dict[str, float] = {}
-    for one in rects(drawn([kinds.Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg")):
-        lengths[one.get("y")] = lengths.get(one.get("y"), 0.0) + float(one.get("width"))
-    full, half = lengths.values()
+    bars = rects(drawn([kinds.Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg"))
+    wide, at = ([float(one.get(side)) for one in bars] for side in ("width", "y"))
+    full, half = (sum(w for w, y in zip(wide, at, strict=True) if y == line) for line in sorted({*at}))
     assert half == pytest.approx(full / 2, abs=CELL / 8)
-    # Without colour every bar has the middle shade.
     blocks = [kinds.Bars("b", [("a", 0.1), ("b", 0.9)], 1.0)]
-    shades = [
-        {int(n) for n in re.findall(r'class="bar b(\d+)"', drawn(blocks, "html", color=color))}
-        for color in ("never", "always")
-    ]
-    assert [len(found) for found in shades] == [1, 2] and min(shades[1]) < min(shades[0]) < max(shades[1])
+    pages = (drawn(blocks, "html", color=color) for color in ("never", "always"))
+    (middle,), ends = ({*map(int, re.findall(r'class="bar b(\d+)"', text))} for text in pages)
+    assert min(ends) < middle < max(ends)  # without colour, every bar has the middle shade
 
 
 def test_pages_have_titles_tables_say_what_their_heads_are_for_and_labels_are_whole():

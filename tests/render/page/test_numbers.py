@@ -17,20 +17,14 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace import Trace
 from attn_cli.vectors.lookup import open_table
 from tests.bench.page import many_heads
-from tests.browser import made as write_page
+from tests.browser import FOX, made as write_page
 from tests.models.checkpoints.by_hand import small_gpt_oss, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import record
 from tests.thorough import often
 
 WORDS = 3000
-FOX = "The quick brown fox jumped over the lazy dog"
 STEPS = ("q", "k", "v", "scores", "scaled_scores", "position_scores", "masked_scores", "weights", "output")
-
-
-@pytest.fixture(scope="module")
-def fox(tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("page"), "page", FOX, "--words", str(WORDS))
 
 
 def test_weights_of_8_bits_are_right_to_half_a_step_of_the_largest_in_their_row():
@@ -57,7 +51,6 @@ def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_
     path = write_page(tmp_path, "show", str(tmp_path / "w.npz"), "-f", "page")
     assert path.stat().st_size < 2_000_000
     opened.go(path)
-    opened.page.evaluate(SAVED)
     for layer, head in ((3, 7), (0, 0), (5, 0)):  # the last is the one that is held in full
         opened.page.locator("#grid button").nth(12 * layer + head).click()
         chosen = "at => document.getElementById('layer-choice').value === at"
@@ -116,19 +109,18 @@ SAVED = "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); r
 
 
 def saved(opened) -> dict:
-    """Return what the page saves, without a download for each: `SAVED` has been evaluated."""
+    """Return what the page saves, without a download for each."""
+    opened.page.evaluate(SAVED)
     opened.page.evaluate("document.getElementById('save-json').click()")
     return json.loads(opened.page.evaluate("window.saved"))
 
 
-def test_a_sentence_typed_into_the_page_has_the_numbers_of_attn(opened, fox):
+def test_a_sentence_typed_into_the_page_has_the_numbers_of_attn(opened):
     table = open_table("word2vec")
     words = [word.decode() for word in next(table.rows()).words[:WORDS] if word.isalpha()]
     known = {*words}
-    opened.go(fox)
-    opened.page.evaluate(SAVED)
-    compared = 0
-    draw = random.Random(17)
+    opened.make("page", FOX, "--words", str(WORDS))
+    compared, draw = 0, random.Random(17)
     while compared < often(90):
         text, settings = some_sentence(draw, words), some_settings(draw)
         tokens = tokenize(text).tokens
@@ -146,30 +138,26 @@ def test_a_temperature_divides_the_distances_of_a_model_s_own(opened, made_at, t
     made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
     command = ("the cat walks", "-m", str(tmp_path), "--head", "1")
-    opened.go(write_page(tmp_path, "page", *command, "-t", made_at), "#view=head")
-    opened.page.evaluate(SAVED)
+    opened.make("page", *command, "-t", made_at, link="#view=head")
     for temperature in ("2", "0.5"):
-        opened.page.fill("#temperature-number", temperature)
-        opened.page.dispatch_event("#temperature-number", "change")
+        opened.enter("#temperature-number", temperature)
         assert close(saved(opened)["weights"], record("self", *command, "-t", temperature)["weights"])
 
 
 def test_a_page_computes_with_a_sink(opened, tokenizers, tmp_path):
     command = ("dabca", "-m", small_gpt_oss(tmp_path / "gpt_oss"), "--head", "1")
-    opened.go(write_page(tmp_path, "page", *command), "#view=head")
-    opened.page.evaluate(SAVED)
-    opened.page.fill("#temperature-number", "2")
-    opened.page.dispatch_event("#temperature-number", "change")
+    opened.make("page", *command, link="#view=head")
+    opened.enter("#temperature-number", "2")
     expected, found = record("self", *command, "-t", "2", "--steps"), saved(opened)
     assert close(found["weights"], expected["weights"])
     (head,) = (one for one in found["heads"] if one["name"] == "1")
     assert head["sink_score"] == pytest.approx(expected["heads"][0]["sink_score"])
-    told = re.search(r"^(\w).* The sink takes ([\d.]+);", opened.page.inner_text("#row-says"))
+    told = re.search(r"^(\w).* The sink takes ([\d.]+);", opened.text("#row-says"))
     right = expected["sink"][expected["query_tokens"].index(told[1])]
     assert float(told[2]) == pytest.approx(right, rel=0.01)
 
 
-def test_a_button_goes_between_weights_and_norms_which_follow_what_is_typed(opened, tmp_path):
+def test_a_button_goes_between_weights_and_norms_which_follow_what_is_typed(opened):
     def shown():
         rows = opened.page.locator("#matrix tbody tr").all_inner_texts()
         return np.array([[0 if n == "–" else float(n) for n in row.split()[1:]] for row in rows])
@@ -177,17 +165,14 @@ def test_a_button_goes_between_weights_and_norms_which_follow_what_is_typed(open
     def norms(*args):
         return record("self", *args, "--measure", "norm")["norms"]
 
-    opened.go(write_page(tmp_path, "page", FOX, "--measure", "norm", "--words", "200"))
+    opened.make("page", FOX, "--measure", "norm", "--words", "200")
     np.testing.assert_allclose(shown(), norms(FOX), atol=0.0051)
     opened.page.click("#measure")
     np.testing.assert_allclose(shown().sum(axis=1), 1, atol=0.05)
     opened.page.click("#measure")
-    opened.edit()
-    opened.page.fill("#sentence", "the dog jumped")
-    opened.page.press("#sentence", "Enter")
+    opened.enter("#sentence", "the dog jumped")
     np.testing.assert_allclose(shown(), norms("the dog jumped"), atol=0.0051)
-    (tmp_path / "deep").mkdir()  # the address of another file: a browser would keep the page that it has
-    deep = write_page(tmp_path / "deep", "page", FOX, "-p", "roles-deep", "--measure", "norm")
-    opened.go(deep, "#layer=1&head=2&t=2")
+    opened.page.goto("about:blank")  # a browser would keep the page that it has at this address
+    opened.make("page", FOX, "-p", "roles-deep", "--measure", "norm", link="#layer=1&head=2&t=2")
     expected = norms(FOX, "-p", "roles-deep", "--layer", "1", "--head", "2", "-t", "2")
     np.testing.assert_allclose(shown(), expected, atol=0.0051)

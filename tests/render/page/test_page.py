@@ -9,24 +9,23 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from tests import shell
 from tests.alike import FLOAT32
-from tests.browser import made
+from tests.browser import FOX, made
 from tests.cli.tables import typed as commands
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn
 from tests.thorough import like_cases
 
-FOX = "The quick brown fox jumped over the lazy dog"
 COMPUTES = "() => document.getElementById('command').textContent.includes('compute attn-numbers')"
 
 
-@pytest.fixture(scope="module")
-def fox(tmp_path_factory):
-    return made(tmp_path_factory.mktemp("fox"), "page", FOX, "--words", "200")
+def record(*args: str) -> dict:
+    return shell.record(*args, "--steps")
 
 
-def record(*args: str, input: str | None = None) -> dict:
-    ran = attn(*args, "-f", "json", "--steps", input=input)
+def computed(numbers: str) -> dict:
+    ran = attn("compute", "-", "-f", "json", "--steps", input=numbers)
     assert ran.code == 0, ran.err
     return json.loads(ran.out)
 
@@ -36,18 +35,11 @@ def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
     return saved["mask"] == expected["mask"] and near
 
 
-def enter(opened, field: str, text: str) -> None:
-    if field == "#sentence":
-        opened.edit()
-    opened.page.fill(field, text)
-    opened.page.press(field, "Enter")
-
-
 def shown(opened) -> tuple[list[str], dict]:
     """Return the arguments of the command that the page shows, and the record that it saves."""
-    program, *args = shlex.split(opened.page.inner_text("#command"))
+    program, *args = shlex.split(opened.text("#command"))
     assert program == "attn"
-    return args, json.loads(opened.saved("save-json"))
+    return args, opened.record()
 
 
 def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
@@ -55,50 +47,42 @@ def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
         assert made(tmp_path, "page", FOX, *more).stat().st_size <= most
 
 
-def test_a_slider_goes_through_the_steps_of_a_text_that_was_written(opened, tmp_path):
+def test_a_slider_goes_through_the_steps_of_a_text_that_was_written(opened):
     asked = ("generate", "The quick brown fox", "--count", "6")
     told = [json.loads(line) for line in attn(*asked).out.splitlines()]
-    opened.go(made(tmp_path, *asked, "-f", "page"))
+    opened.make(*asked, "-f", "page")
     assert opened.page.get_attribute("#writing-step", "max") == "5"
     for n, step in enumerate(told):
         opened.page.fill("#writing-step", str(n))
-        says = opened.page.inner_text("#writing-says")
+        says, strongest = opened.text("#writing-says"), max(step["weights"])
         assert says.startswith(f"{n + 1} of 6: {step['word']} {step['probability']:.3f}; runners-up: ")
         assert all(one["word"] in says for one in step["runners_up"])
-        strongest = max(step["weights"])
-        assert f"({strongest:.3f})" in opened.page.inner_text("#row-says")
-        assert step["key_tokens"][step["weights"].index(strongest)] in opened.page.inner_text("#row-says")
+        for part in (f"({strongest:.3f})", step["key_tokens"][step["weights"].index(strongest)]):
+            assert part in opened.text("#row-says")
 
 
-def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
+def test_a_cell_shows_its_arithmetic_keys_walk_the_matrix_and_tab_reaches_every_control(opened, fox):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
     expected = record("self", FOX)
     weight, (head,) = expected["weights"][4][3], expected["heads"]
-    assert opened.page.inner_text("#cell-title") == f"jumped → fox: {weight:.3f}"
-    assert opened.page.inner_text("#row-says").startswith(
-        f"jumped looks most at fox ({weight:.3f}), then at "
-    )
+    assert opened.text("#cell-title") == f"jumped → fox: {weight:.3f}"
+    assert opened.text("#row-says").startswith(f"jumped looks most at fox ({weight:.3f}), then at ")
     (because,) = record("explain", FOX, "-q", "jumped")["because"]
     content, distance = (f"{round(because[part], 4):g}" for part in ("content", "distance"))
     ahead = f"content puts it {content} behind, distance {distance} behind"
-    assert f"Why not {because['rival']}? " in opened.page.inner_text("#because")
-    assert ahead in opened.page.inner_text("#because")
+    assert f"Why not {because['rival']}? " in opened.text("#because") and ahead in opened.text("#because")
     for name, key in (("scaled", "scaled_scores"), ("distance", "position_scores")):
-        assert float(opened.page.inner_text(f"#{name}")) == pytest.approx(head[key][4][3], abs=5e-5)
+        assert float(opened.text(f"#{name}")) == pytest.approx(head[key][4][3], abs=5e-5)
     score = head["scores"][4][3]
     assert float(opened.page.input_value("#score input")) == pytest.approx(score, abs=5e-7)
     products = opened.page.locator("svg.bars rect title").all_text_contents()[64:]
     assert sum(float(text.partition(": ")[2]) for text in products) == pytest.approx(score, abs=1e-2)
-
-
-def test_the_matrix_is_walked_through_by_keys_and_every_control_is_reached_by_tab(opened, fox):
-    opened.go(fox)
     opened.page.focus("[data-at='4,3']")
     for key in ("ArrowRight", "ArrowDown", "Home"):
         opened.page.keyboard.press(key)
     assert opened.page.evaluate("document.activeElement.dataset.at") == "5,0"
-    assert opened.page.inner_text("#cell-title").startswith("over → The: ")
+    assert opened.text("#cell-title").startswith("over → The: ")
     assert opened.page.locator("[role=gridcell][tabindex='0']").count() == 1
     opened.unfold("more", "what")
     reached = set()
@@ -109,95 +93,83 @@ def test_the_matrix_is_walked_through_by_keys_and_every_control_is_reached_by_ta
     assert {*wanted.split(), "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
 
 
-def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox, tmp_path):
+def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
     opened.go(fox)
     opened.unfold()
     opened.page.select_option("#head-choice", "subject")
-    enter(opened, "#temperature-number", "0.5")
+    opened.enter("#temperature-number", "0.5")
     opened.page.select_option("#score-choice", "dot")
     opened.page.select_option("#mask-choice", "window")
-    enter(opened, "#window-left", "3")
+    opened.enter("#window-left", "3")
     for button, named in ((4, "fox"), (4, "3"), (1, "the")):  # a repeated word is named by its place
         opened.page.click(f"#off button:nth-child({button})")
         args, saved = shown(opened)
         assert args[-3:-1] == ["--without", named] and same(saved, record(*args))
         if named == "fox":
-            opened.go(made(tmp_path, "page", "the cat saw the dog", "--words", "0"))
+            opened.make("page", "the cat saw the dog", "--words", "0")
             opened.unfold()
 
 
-def test_a_score_or_q_k_and_v_are_typed_over_and_saved_for_compute(opened, fox, tmp_path):
+def test_what_is_typed_over_is_saved_for_compute_and_attn_show_reads_the_record(opened, fox):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
     opened.page.fill("#score input", "20")
     opened.page.press("#score input", "Tab")
     opened.page.wait_for_function(COMPUTES)
-    numbers = opened.saved("save-numbers")
-    assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
-    saved = json.loads(opened.saved("save-json"))
+    assert opened.text("#command") == "attn compute attn-numbers.json"
+    numbers, saved = opened.saved("save-numbers"), opened.record()
     head = record("self", FOX)["heads"][0]
     masked = np.array(head["masked_scores"][4])
     masked[3] += (20 - head["scores"][4][3]) / np.sqrt(32)
     assert saved["weights"][4] == pytest.approx((np.exp(masked) / np.exp(masked).sum()).tolist(), abs=1e-6)
-    assert np.allclose(record("compute", "-", input=numbers)["weights"], saved["weights"], rtol=0, atol=1e-6)
-    opened.go(made(tmp_path, "example", "coffee", "-f", "page"))
+    assert same(saved, computed(numbers))
+    opened.make("example", "coffee", "-f", "page")
     opened.page.click("#edit-part summary")
     field = opened.page.locator("#edit input").first
     field.fill("2")
     field.press("Tab")
     opened.page.wait_for_function(COMPUTES)
-    numbers = json.loads(opened.saved("save-numbers"))
-    assert numbers["Q"][0][0] == 2
-    saved = json.loads(opened.saved("save-json"))
-    computed = record("compute", "-", input=json.dumps(numbers))["weights"]
-    assert np.allclose(computed, saved["weights"], rtol=0, atol=1e-6)
+    numbers, saved = opened.saved("save-numbers"), opened.record()
+    assert json.loads(numbers)["Q"][0][0] == 2 and same(saved, computed(numbers))
     assert saved["weights"] != record("example", "coffee")["weights"]
-
-
-def test_attn_show_reads_what_the_page_saves(opened, fox):
     opened.go(fox, "#mask=causal&t=2")
-    saved = opened.saved("save-json")
-    again = record("show", "-", input=saved)
+    again = json.loads(attn("show", "-", "-f", "json", "--steps", input=opened.saved("save-json")).out)
     assert same(again, record("self", FOX, "--mask", "causal", "-t", "2"))
     assert not [note for note in again["notes"] if "left out" in note]  # its steps follow from each other
 
 
 def test_the_walk_has_the_sentences_of_explain_and_a_link_that_opens_the_same_step(opened, fox):
     opened.go(fox)
-    told = attn("explain", FOX, "--steps").out.replace("\n", " ")
-    opened.page.click("#next")
+    told = " ".join(attn("explain", FOX, "--steps").out.split())
+    told += "The text has 9 tokens, 9 distinct; ids number the distinct ones from 0."  # explain: the vectors' rows
+    told += "No mask: every query may look at every key."  # a step that explain leaves out
     titles = []
-    while True:
-        titles.append(opened.page.inner_text("#walk h3"))
-        sentence = opened.page.inner_text("#walk p:last-child")
-        told += "The text has 9 tokens, 9 distinct; ids number the distinct ones from 0."  # explain: the vectors' rows
-        told += "No mask: every query may look at every key."  # a step that explain leaves out
-        assert " ".join(sentence.split()) in " ".join(told.split())
-        if opened.page.is_disabled("#next"):
-            break
+    while not opened.page.is_disabled("#next"):
         opened.page.click("#next")
+        titles.append(opened.text("#walk h3"))
+        assert " ".join(opened.text("#walk p:last-child").split()) in told
     assert len(titles) == len(set(titles)) >= 9
     opened.page.click("#back")
     opened.page.wait_for_function("step => location.hash.includes(`step=${step}&`)", arg=len(titles) - 1)
-    link, title = opened.page.evaluate("location.hash"), opened.page.inner_text("#walk h3")
+    link, title = opened.page.evaluate("location.hash"), opened.text("#walk h3")
     opened.page.goto("about:blank")
     opened.go(fox, link)
-    assert opened.page.inner_text("#walk h3") == title
+    assert opened.text("#walk h3") == title
 
 
 def sentence(opened) -> str:
     return " ".join(opened.page.locator("#words [role=toolbar] > *").all_text_contents())
 
 
-def test_words_that_the_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox, tmp_path):
-    opened.go(made(tmp_path, "page", FOX, "--words", "0"), "#text=she&t=2")
+def test_words_that_the_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox):
+    opened.make("page", FOX, "--words", "0", link="#text=she&t=2")
     assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
     opened.go(fox)
-    enter(opened, "#sentence", "The zebra jumped!")
-    said = opened.page.inner_text("#type-says")
+    opened.enter("#sentence", "The zebra jumped!")
+    said = opened.text("#type-says")
     assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
     assert sentence(opened) == "The zebra jumped"
-    for named in (opened.page.inner_text("#heading"), opened.page.title()):
+    for named in (opened.text("#heading"), opened.page.title()):
         assert named == "The zebra jumped. Self-attention: 3 queries (rows) x 3 keys (columns)"
     opened.page.click("#own")
     assert sentence(opened) == FOX and opened.page.title().startswith(FOX)
@@ -250,27 +222,27 @@ def test_a_sentence_is_refused_at_every_door_and_one_of_60_words_is_not(opened, 
     opened.go(fox, "#t=3")
     DOORS[door](opened, text)
     opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
-    assert opened.page.inner_text("#type-says") == REFUSED[text]
+    assert opened.text("#type-says") == REFUSED[text]
     assert sentence(opened) == FOX  # and nothing else is taken either
     assert opened.page.input_value("#temperature-number") != "2"
     assert opened.page.locator("#own").is_hidden()
     assert opened.page.text_content("#command").endswith(f"'{FOX}'")
     DOORS[door](opened, " ".join(["the"] * 60))
     opened.page.wait_for_function("() => !document.getElementById('own').hidden")
-    assert opened.page.locator("#off button").count() == 60 and not opened.page.inner_text("#type-says")
+    assert opened.page.locator("#off button").count() == 60 and not opened.text("#type-says")
 
 
-def test_several_heads_are_drawn_together_and_the_view_is_saved_as_svg_and_png(opened, fox, tmp_path):
+def test_several_heads_are_drawn_together_and_the_view_is_saved_as_svg_and_png(opened, fox):
     opened.go(fox)
     opened.unfold()
-    before = opened.page.locator("svg.links path").count()
+    paths = opened.page.locator("svg.links path")
+    strokes, before = "all => all.map((one) => one.getAttribute('stroke'))", paths.count()
     opened.page.locator("#links-heads input").nth(3).check()
-    strokes = "all => all.map((one) => one.getAttribute('stroke'))"
-    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
+    colours = paths.evaluate_all(strokes)
     assert len(colours) > before and len(set(colours)) == 2
     opened.page.click("#together")
-    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
-    assert len(set(colours)) == opened.page.locator("#arcs-heads span.patch").count() == 11
+    heads = opened.page.locator("#arcs-heads span.patch").count()
+    assert len(set(paths.evaluate_all(strokes))) == heads == 11
     opened.page.click("#grid button:nth-child(3)")
     assert opened.page.input_value("#head-choice") == "subject"
     pictures = []
@@ -286,10 +258,9 @@ def test_several_heads_are_drawn_together_and_the_view_is_saved_as_svg_and_png(o
     assert Path(waiting.value.path()).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     # A picture of many words names them at its edges.
     words = [f"w{n}" for n in range(70)]
-    opened.go(made(tmp_path, "self", " ".join(words), "-e", "random", "-f", "page"))
+    opened.make("self", " ".join(words), "-e", "random", "-f", "page")
     for edge in ("rows", "columns"):
-        names = opened.page.locator(f".edge.{edge} span").all_inner_texts()
-        assert names == words[::3]
+        assert opened.page.locator(f".edge.{edge} span").all_inner_texts() == words[::3]
 
 
 LINES = """
@@ -301,26 +272,23 @@ explain 'she likes coffee' --without she --score cosine | self 'she likes coffee
 
 @pytest.mark.parametrize("args", commands(LINES), ids=" ".join)
 @like_cases
-def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
-    opened.go(made(tmp_path, *args, "-f", "page"))
+def test_each_command_writes_a_page_with_its_own_numbers(opened, args):
+    opened.make(*args, "-f", "page")
     (command, *rest), saved = shown(opened)
     assert same(saved, record(*args)) and command == ("self" if args[0] == "explain" else args[0])
     assert same(record(command, *(word for word in rest if word != "--")), record(*args))
 
 
-def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_numbers(opened, tmp_path):
-    opened.go(made(tmp_path, "page", "she likes coffee", "-p", "roles-deep"), "#view=head")
-    assert opened.page.inner_text("#command").startswith("attn self --projection roles-deep")
+def test_a_model_s_page_has_every_layer_and_head_and_a_mask_above_others_computes_from_numbers(
+    opened, tokenizers, tmp_path
+):
+    opened.make("page", "she likes coffee", "-p", "roles-deep", link="#view=head")
+    assert opened.text("#command").startswith("attn self --projection roles-deep")
     # attn self --mask causal masks the layers below as well
     opened.page.select_option("#mask-choice", "causal")
-    assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
-    numbers, saved = opened.saved("save-numbers"), json.loads(opened.saved("save-json"))
-    assert same(saved, record("compute", "-", input=numbers))
-
-
-def test_a_page_of_a_model_on_disk_has_the_numbers_of_every_layer_and_head(opened, tokenizers, tmp_path):
-    folder = str(small_gpt2(tmp_path / "gpt2"))
-    opened.go(made(tmp_path, "page", "dabca", "-m", folder))
+    assert opened.text("#command") == "attn compute attn-numbers.json"
+    assert same(opened.record(), computed(opened.saved("save-numbers")))
+    opened.make("page", "dabca", "-m", str(small_gpt2(tmp_path / "gpt2")))
     tiles = opened.page.locator("#grid button")
     assert tiles.count() >= 2
     for n in range(tiles.count()):
@@ -339,8 +307,8 @@ def test_a_page_of_saved_layers_has_them_all_or_their_mean(opened, tmp_path, lay
     weights = np.random.default_rng(0).dirichlet([1.0] * 4, (3, 2, 4))
     np.savez(tmp_path / "w.npz", attentions=weights, tokens=[*"abcd"])
     option = [] if layer is None else ["--layer", layer]
-    opened.go(made(tmp_path, "show", str(tmp_path / "w.npz"), *option, "-f", "page"), "#view=head")
+    opened.make("show", str(tmp_path / "w.npz"), *option, "-f", "page", link="#view=head")
     assert opened.page.locator("#grid button").count() == (2 if layer == "mean" else 6)
-    saved = json.loads(opened.saved("save-json"))
     expected = {"mean": weights.mean(axis=0), "0": weights[0]}.get(layer, weights[2])
-    assert np.allclose([head["weights"] for head in saved["heads"]], expected, rtol=0, atol=1e-6)
+    found = [head["weights"] for head in opened.record()["heads"]]
+    assert np.allclose(found, expected, rtol=0, atol=1e-6)

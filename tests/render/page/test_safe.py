@@ -6,7 +6,6 @@ from urllib.parse import quote
 import pytest
 
 from attn_cli.errors import shell_quote, visible
-from tests.browser import made
 from tests.cli.test_hostile import CONTROLS, MARKUP, SEQUENCES, UNSEEN
 from tests.io.test_escape import PASTES, SHELLS
 from tests.shell import attn, pasted
@@ -31,8 +30,8 @@ HOSTILE = [token for token in (*SCRIPTS, *MARKUP, *SEQUENCES, *CONTROLS, *UNSEEN
 HOSTILE += [one for token in SCRIPTS for one in (f"a{token}", f"{token}b", f'"{token}')]
 
 
-def harmless(opened, path) -> None:
-    opened.go(path)
+def harmless(opened, *args, **how) -> None:
+    opened.make(*args, **how)
     opened.page.evaluate("() => { window.obeyed = window.obeyed || 0 }")
     for button in ("next", "next", "save-svg", "save-json"):
         opened.page.evaluate("id => document.getElementById(id).click()", button)
@@ -44,22 +43,19 @@ def harmless(opened, path) -> None:
 
 @pytest.mark.parametrize("start", range(0, len(HOSTILE), 20))
 @like_cases
-def test_hostile_tokens_are_shown_and_not_obeyed(opened, tmp_path, start):
+def test_hostile_tokens_are_shown_and_not_obeyed(opened, start):
     tokens = HOSTILE[start : start + 20]
     matrix = [[float(n), 1.0] for n in range(len(tokens))]
     given = {"Q": matrix, "K": matrix, "V": matrix, "tokens": tokens}
-    harmless(opened, made(tmp_path, "compute", "-", "-f", "page", input=json.dumps(given)))
+    harmless(opened, "compute", "-", "-f", "page", input=json.dumps(given))
     assert opened.page.locator("#matrix tbody th").count() == len(tokens)
-    saved = json.loads(opened.saved("save-json"))
-    assert saved["query_tokens"] == tokens  # in data they are as they were
+    assert opened.record()["query_tokens"] == tokens  # in data they are as they were
 
 
-def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
+def test_a_hostile_text_head_name_and_link_are_not_obeyed_and_the_policy_lets_nothing_else_run(opened):
     text = " ".join(token for token in SCRIPTS if not token.startswith("-"))
-    harmless(opened, made(tmp_path, "page", text, "--tokenizer", "whitespace"))
-    opened.edit()
-    opened.page.fill("#sentence", text)
-    opened.page.press("#sentence", "Enter")
+    harmless(opened, "page", text, "--tokenizer", "whitespace")
+    opened.enter("#sentence", text)
     for link in (
         "#head=<img src=x onerror=window.obeyed=1>&q=<script>&show=__proto__",
         "#text=<svg onload=window.obeyed=1>",
@@ -68,11 +64,7 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
         opened.follow(link)
     assert opened.page.evaluate("window.obeyed") == 0
     record = {"weights": [[[0.5, 0.5], [1.0, 0.0]]] * 2, "tokens": ["a", "b"]}
-    harmless(opened, made(tmp_path, "show", "-", "-f", "page", input=json.dumps(record)))
-
-
-def test_the_policy_lets_nothing_else_run(opened, tmp_path):
-    opened.go(made(tmp_path, "page", "she likes coffee", "--words", "0"))
+    harmless(opened, "show", "-", "-f", "page", input=json.dumps(record))
     run, load = ("script", "textContent", "window.obeyed = 1"), ("img", "src", "https://example.com/x.png")
     added = "([tag, field, value]) => { const one = document.createElement(tag); one[field] = value; "
     for one in (run, load):
@@ -81,7 +73,7 @@ def test_the_policy_lets_nothing_else_run(opened, tmp_path):
     complaints = [one for one in opened.complaints if not one.startswith("request: ")]  # which was blocked
     opened.complaints.clear()
     assert len(complaints) == 2 and all("Content Security Policy" in one for one in complaints)
-    assert opened.page.evaluate("window.obeyed") is None
+    assert opened.page.evaluate("window.obeyed") == 0
 
 
 def commands(opened, links: list[str]) -> list[str]:
@@ -100,10 +92,10 @@ def commands(opened, links: list[str]) -> list[str]:
     )
 
 
-def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(opened, tmp_path):
+def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(opened):
     kinds = [*SHELLS.split("|")[1:], *PASTES.split("|"), *CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP]
     texts = [one for one in kinds if "\udcff" not in one]
-    opened.go(made(tmp_path, "page", "fox", "--tokenizer", "whitespace", "--words", "9"))
+    opened.make("page", "fox", "--tokenizer", "whitespace", "--words", "9")
     found = commands(opened, [f"#text={quote(text)}" for text in texts])
     assert all(visible(command) == command for command in found)
     assert [words[-1] for words in pasted(found, locale="C")] == texts
@@ -111,36 +103,32 @@ def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(o
         assert visible(text) == text or command.endswith(f" {shell_quote(text)}")
 
 
-def test_the_copied_command_is_the_one_shown_and_makes_the_same_view(opened, tmp_path):
+def test_the_copied_command_and_that_of_a_page_of_such_texts_and_paths_make_the_same_view(opened, tmp_path):
     text = PASTES.partition("|")[0]
-    opened.go(made(tmp_path, "page", "fox", "--words", "99"), f"#text={quote(text)}")
+    opened.make("page", "fox", "--words", "99", link=f"#text={quote(text)}")
     opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened.page.click("#copy-command")
     opened.page.wait_for_function("() => document.getElementById('save-says').textContent !== ''")
     command = opened.page.evaluate("navigator.clipboard.readText()")
     assert command == opened.page.text_content("#command") == f"attn self {shell_quote(text)}"
-    assert "bash and zsh" in opened.page.inner_text("#command-note")
+    assert "bash and zsh" in opened.text("#command-note")
     (words,) = pasted([command])
     ran = attn(*words, "-f", "json")
-    assert json.loads(opened.saved("save-json"))["query_tokens"] == json.loads(ran.out)["query_tokens"]
-
-
-def test_the_command_of_a_page_that_was_made_of_such_texts_and_paths_makes_the_same_view(opened, tmp_path):
+    assert opened.record()["query_tokens"] == json.loads(ran.out)["query_tokens"]
     vectors = tmp_path / "a\x1b'!b\udcff.txt"
     vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n-x\u202e 0.3 0.4\n")
     options = ("--tokenizer", "whitespace", "-e", str(vectors), "--without", "-x\u202e", "-f", "page")
-    opened.go(made(tmp_path, "cross", *options, "--", "fox\x15 -x\u202e", "-x\u202e jumped"))
+    opened.make("cross", *options, "--", "fox\x15 -x\u202e", "-x\u202e jumped")
     ((kind, *words),) = pasted([opened.page.text_content("#command")])
-    ran = attn(kind, "-f", "json", *words)
-    saved, expected = json.loads(opened.saved("save-json")), json.loads(ran.out)
+    saved, expected = opened.record(), json.loads(attn(kind, "-f", "json", *words).out)
     for name in ("query_tokens", "key_tokens", "mask"):
         assert saved[name] == expected[name]
     assert expected["embedding"]["name"] == visible(str(vectors))
 
 
 @pytest.mark.parametrize("text", ["fox\0jumped", "-"])
-def test_a_text_that_no_argument_can_be_is_computed_from_saved_numbers(opened, tmp_path, text):
-    opened.go(made(tmp_path, "page", "-", "--tokenizer", "whitespace", "--words", "9", input=text))
+def test_a_text_that_no_argument_can_be_is_computed_from_saved_numbers(opened, text):
+    opened.make("page", "-", "--tokenizer", "whitespace", "--words", "9", input=text)
     assert opened.page.text_content("#command") == "attn compute attn-numbers.json"
     found = commands(opened, ["#text=fox", f"#text={quote(text)}"])
     assert found == ["attn self --tokenizer whitespace fox", "attn compute attn-numbers.json"]
