@@ -13,7 +13,7 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.io.types import replace
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say, quoted_at
 from attn_cli.render.ramps import shade_range
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
@@ -167,7 +167,7 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
 
 def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
     i, column, trace = state.row, state.column, _versus(trace, state.column)
-    query, key = wording.quoted_at(trace.query_tokens, i), wording.quoted_at(trace.key_tokens, column)
+    query, key = quoted_at(trace.query_tokens, i), quoted_at(trace.key_tokens, column)
     at = trace.row_in_arrays(i)
     title = f"{query} looks at {key}: {float(trace.weights[at, column]):.4f}"
     if trace.mask is not None and not trace.mask[at, column]:

@@ -1,12 +1,14 @@
-"""What a screen is made of: a list of blocks. A writer turns blocks into lines of a terminal or into a page.
+"""What a screen is made of: a list of blocks, and the words and numbers of their sentences.
 
-Blocks hold raw tokens; each writer escapes every string itself, in one place.
+A writer turns blocks into lines of a terminal or into a page. Blocks hold raw tokens; each writer escapes every string
+itself, in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attn_cli.errors import fixed, unsigned_zero
 from attn_cli.io.types import Array, NamedTuple
 
 
@@ -148,3 +150,67 @@ class Maps(NamedTuple):
 
 
 Block = Heading | Say | Formula | Matrix | Beside | Maps | Columns | Links | Bars
+
+LONGEST = 24  # characters of a token in a sentence
+
+
+def short(token: str) -> str:
+    """Return a token for use in a sentence, its middle left out if it is very long."""
+    return token if len(token) <= LONGEST else f"{token[:16]}...{token[-4:]}"
+
+
+def quoted(token: str) -> str:
+    """Return a token in quotation marks, to stand out in a sentence."""
+    return f'"{short(token)}"'
+
+
+def quoted_at(tokens: Sequence[str], i: int) -> str:
+    """Return token i in quotation marks, followed by its place if the token occurs more than once."""
+    return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
+
+
+def placed(tokens: Sequence[str], i: int) -> str:
+    """Return token i for a label, preceded by its place if the token occurs more than once."""
+    return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def listed(words: Sequence[str], most: int = 8) -> str:
+    """Join words for a sentence, at most so many of them."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+def share(weight: float) -> str:
+    """Return a weight for a sentence or a list: three decimals, or two significant digits if it is small.
+
+    >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
+    ('0.336', '0.0011', '1.000', '0.000')
+    """
+    return fixed(weight, 3) if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
+
+
+def four(value: float) -> str:
+    """Return a number with four decimals, or in powers of ten where these would show nothing or too much.
+
+    >>> four(0.71464), four(0.0), four(2.5e-7), four(1234567.8)
+    ('0.7146', '0.0000', '2.50e-07', '1.2346e+06')
+    """
+    if abs(value) >= 1e5:
+        return f"{value:.4e}"
+    return f"{value:.2e}" if 0 < abs(value) < 0.00005 else fixed(value, 4)
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
+
+    >>> plain(12.5), plain(-12.33567), plain(0.33567137), plain(2.0), plain(1e-9), plain(-2e6)
+    ('12.5', '-12.3357', '0.3357', '2', '1e-09', '-2e+06')
+    """
+    if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
+        return f"{value:.{digits}g}"
+    return unsigned_zero(f"{value:.{digits}f}".rstrip("0").rstrip("."))

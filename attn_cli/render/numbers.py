@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attn_cli.errors import fixed, unsigned_zero
+from attn_cli.errors import unsigned_zero
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.render.blocks import Bars, Maps, Matrix
+from attn_cli.render.blocks import Bars, Maps, Matrix, share
 
 
 class Format(NamedTuple):
@@ -77,15 +77,6 @@ def scientific(digits: int) -> Format:
     return Format(f"%.{digits}e")
 
 
-def share(weight: float) -> str:
-    """Return a weight for a sentence or a list: three decimals, or two significant digits if it is small.
-
-    >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
-    ('0.336', '0.0011', '1.000', '0.000')
-    """
-    return fixed(weight, 3) if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
-
-
 def fitting(largest: float, precision: int | None = None) -> list[Format]:
     """Return the formats for a matrix whose largest absolute value is `largest`, the most exact first.
 
@@ -98,28 +89,6 @@ def fitting(largest: float, precision: int | None = None) -> list[Format]:
         return [make(precision)]
     kept = [d for d in (3, 2, 1) if make is scientific or d == 3 or largest >= 10.0**-d]
     return [make(d) for d in kept]
-
-
-def four(value: float) -> str:
-    """Return a number with four decimals, or in powers of ten where these would show nothing or too much.
-
-    >>> four(0.71464), four(0.0), four(2.5e-7), four(1234567.8)
-    ('0.7146', '0.0000', '2.50e-07', '1.2346e+06')
-    """
-    if abs(value) >= 1e5:
-        return f"{value:.4e}"
-    return f"{value:.2e}" if 0 < abs(value) < 0.00005 else fixed(value, 4)
-
-
-def plain(value: float, digits: int = 4) -> str:
-    """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
-
-    >>> plain(12.5), plain(-12.33567), plain(0.33567137), plain(2.0), plain(1e-9), plain(-2e6)
-    ('12.5', '-12.3357', '0.3357', '2', '1e-09', '-2e+06')
-    """
-    if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
-        return f"{value:.{digits}g}"
-    return unsigned_zero(f"{value:.{digits}f}".rstrip("0").rstrip("."))
 
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from attn_cli.errors import visible
 from attn_cli.io.types import Array, Bools
+from attn_cli.render.blocks import short
 from attn_cli.render.screen.text import cells
-from attn_cli.render.views.wording import short
 
 LINE = 100
 LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins

@@ -10,8 +10,8 @@ import numpy as np
 from attn_cli.errors import UsageError, refuse
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.passes import Lens
-from attn_cli.render import numbers, ramps
-from attn_cli.render.blocks import Matrix, ShadeRange
+from attn_cli.render import ramps
+from attn_cli.render.blocks import Matrix, ShadeRange, share
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.maps import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper
@@ -202,7 +202,7 @@ def _plan_links(trace: Trace, weights: Array, most: float, has_masked: bool, fra
         _draw_lines(sheet, (left, right), ends, weights[rows, columns] / most, full)
         said = ["Masked links have no line."] if has_masked else []
         if (np.nan_to_num(weights, nan=np.inf) < thinnest).any():
-            said.append(f"{trace.drawn.capitalize()}s below {numbers.share(thinnest)} are not drawn.")
+            said.append(f"{trace.drawn.capitalize()}s below {share(thinnest)} are not drawn.")
         y = bottom + 2 * GAP + ROW / 2
         _draw_samples(sheet, trace.drawn, y, most, full)
         sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=pen.faint)
@@ -229,7 +229,7 @@ def _draw_samples(sheet: Sheet, measure: str, y: float, most: float, full: float
     x = EDGE + sheet.pen.width(measure, SMALL) + 2 * GAP
     colors = ramps.strong(sheet.pen.palette)
     for part in SAMPLES:
-        text = numbers.share(part * most)
+        text = share(part * most)
         wide = sheet.pen.width(text, SMALL)
         if x + SAMPLE + GAP + wide > sheet.width:
             break

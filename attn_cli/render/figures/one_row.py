@@ -11,11 +11,11 @@ from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError, count
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render import ramps
-from attn_cli.render.blocks import Bars, Matrix
+from attn_cli.render.blocks import Bars, Matrix, four, plain, quoted_at
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.maps import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
-from attn_cli.render.numbers import bar_numbers, four, plain
+from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.views import wording
 from attn_cli.settings import View
 from attn_cli.trace import Head, Trace
@@ -41,7 +41,7 @@ def bars(trace: Trace, view: View) -> sheets.Drawing:
     items = [(trace.key_tokens[j], None if np.isnan(weights[j]) else float(weights[j])) for j in kept]
     largest = 1.0 if view.shades == "full" else max([weight or 0.0 for _, weight in items], default=0.0)
     does = "looks at" if trace.drawn == "weight" else "takes (norm)"
-    token = wording.quoted_at(trace.query_tokens, i)
+    token = quoted_at(trace.query_tokens, i)
     title = f"What {token} {does}{sheets.head_title(trace, trace.shown)}{few}"
     shown = Bars(title, items, largest)
     return sheets.Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
@@ -101,7 +101,7 @@ def steps(trace: Trace, view: View) -> sheets.Drawing:
         remarks.append("It may look at nothing: its weights and its output are zeros.")
     elif np.isinf(row.masked).any():
         remarks.append("Hatched: masked, which is not a number.")
-    title = f"From {wording.quoted_at(trace.query_tokens, i)} to its weights{sheets.head_title(trace, head)}"
+    title = f"From {quoted_at(trace.query_tokens, i)} to its weights{sheets.head_title(trace, head)}"
     plan = partial(_plan_steps, keys, [query, _keyed(trace, head, row), output], remarks)
     return sheets.Drawing(title, keys, plan)
 

@@ -120,12 +120,6 @@ def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: i
     return "".join(lines)
 
 
-def listed(words: Sequence[str], most: int = 8) -> str:
-    """Join words for a sentence, at most so many of them."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
-
-
 LOOKS = {"plain": None, "bold": Style(bold=True), "reverse": Style(reverse=True), "dim": Style(dim=True)}
 RULE, ASCII_RULE = "│", "|"
 

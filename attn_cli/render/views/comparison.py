@@ -10,11 +10,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import count, refuse
-from attn_cli.render.blocks import Beside, Block, Columns, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.numbers import share
-from attn_cli.render.screen.text import listed
+from attn_cli.render.blocks import (
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Matrix,
+    Say,
+    listed,
+    placed,
+    quoted,
+    quoted_at,
+    share,
+    short,
+)
 from attn_cli.render.views import finding, origins, overview
-from attn_cli.render.views.wording import formula, head_of_layer, placed, quoted, quoted_at, short, size
+from attn_cli.render.views.wording import formula, head_of_layer, size
 from attn_cli.settings import View
 from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
 from attn_cli.text.wordpieces import SPACE

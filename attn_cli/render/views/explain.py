@@ -7,13 +7,24 @@ from collections.abc import Iterator, Sequence
 from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Matrix,
+    Say,
+    listed,
+    quoted,
+    short,
+)
 from attn_cli.render.numbers import number
-from attn_cli.render.screen.text import listed
 from attn_cli.render.views import finding, long_text, origins, overview, step_sentences, steps, wording
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
 from attn_cli.render.views.whys import Walked, heads, output, several_heads, walked, why
-from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic, quoted, short
+from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic
 from attn_cli.render.walk import Walk
 from attn_cli.settings import View
 from attn_cli.trace import Head, Trace

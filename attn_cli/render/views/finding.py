@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import shell_quote
 from attn_cli.io.types import replace
-from attn_cli.render.blocks import Columns, Say
-from attn_cli.render.numbers import four, plain, share
+from attn_cli.render.blocks import Columns, Say, four, plain, quoted, quoted_at, share, short
 from attn_cli.render.views.long_text import firsts, links_of, own_rows
-from attn_cli.render.views.wording import key_named, quoted, quoted_at, short
+from attn_cli.render.views.wording import key_named
 from attn_cli.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL, View, as_typed
 from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.trace import Head, Trace

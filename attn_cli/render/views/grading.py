@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import count, visible
-from attn_cli.render.blocks import Block, Columns, Heading, Say
-from attn_cli.render.numbers import number, plain, scientific
-from attn_cli.render.screen.text import listed
-from attn_cli.render.views.wording import quoted, short
+from attn_cli.render.blocks import Block, Columns, Heading, Say, listed, plain, quoted, short
+from attn_cli.render.numbers import number, scientific
 from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.grade import StepResult, Verdict
 from attn_cli.teach.replay import OF_EFFECTS

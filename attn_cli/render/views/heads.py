@@ -9,9 +9,9 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
-from attn_cli.render import numbers, ramps
-from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.views import finding, wording
+from attn_cli.render import ramps
+from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say, joined, share
+from attn_cli.render.views import finding
 from attn_cli.settings import View
 from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
@@ -103,13 +103,13 @@ def _finding(found: EveryHead) -> str:
         layer, head, role = next(one for one in named if one[2].name == name)
         where = "evenly at all they may see" if name == BAG else f"mostly at {WORDS[name][2]}"
         look = "" if parts else "looks " if many == 1 else "look "
-        best = f"{visible(_label(found, layer, head))}: {numbers.share(role.share or 0.0)}"
+        best = f"{visible(_label(found, layer, head))}: {share(role.share or 0.0)}"
         parts.append(f"{many:,} {look}{where} ({best})")
     if not parts:
         return f"None of {count(total, 'head', 'heads')} does one simple thing on this text."
     mixed = f"; {total - len(named):,} mix several" if total > len(named) else ""
     why = "A head is one question to the text: with several, a word looks for several things at once."
-    return f"Of {count(total, 'head', 'heads')}, {wording.joined(parts)}{mixed}. {why}"
+    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}. {why}"
 
 
 def _learned(found: EveryHead) -> Iterator[Block]:
@@ -203,7 +203,7 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
 def _by_role(found: EveryHead) -> Iterator[Block]:
     by_role: dict[str, list[tuple[str, str]]] = {name: [] for name in WORDS}
     for layer, head, role in named_heads(found):
-        by_role[role.name].append((_label(found, layer, head), numbers.share(role.share or 0.0)))
+        by_role[role.name].append((_label(found, layer, head), share(role.share or 0.0)))
     if any(by_role.values()):
         yield Heading(f"All heads by what they do{', as layer.head' * (len(found.layers) > 1)}", 2)
         yield Links([(name, heads) for name, heads in by_role.items() if heads])

@@ -13,9 +13,21 @@ import numpy as np
 
 from attn_cli.errors import count
 from attn_cli.pipeline.long_text import MAP, first_of_each, merged, spread, strongest_links, view_of
-from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
-from attn_cli.render.numbers import number, share
-from attn_cli.render.views.wording import is_large, placed, quoted, short
+from attn_cli.render.blocks import (
+    Block,
+    Columns,
+    Heading,
+    Links,
+    Maps,
+    Say,
+    ShadeRange,
+    placed,
+    quoted,
+    share,
+    short,
+)
+from attn_cli.render.numbers import number
+from attn_cli.render.views.wording import is_large
 from attn_cli.settings import View
 from attn_cli.trace import Head, LongView, Trace
 

@@ -12,11 +12,20 @@ import numpy as np
 from attn_cli.core import attention, masks
 from attn_cli.errors import count
 from attn_cli.io.types import Array, Bools, NamedTuple
-from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say, window
-from attn_cli.render.numbers import share
-from attn_cli.render.screen.text import listed
+from attn_cli.render.blocks import (
+    Beside,
+    Block,
+    Formula,
+    Heading,
+    Matrix,
+    Say,
+    listed,
+    quoted_at,
+    share,
+    window,
+)
 from attn_cli.render.views import long_text, origins
-from attn_cli.render.views.wording import head_named, may_look_at, quoted_at, size
+from attn_cli.render.views.wording import head_named, may_look_at, size
 from attn_cli.settings import View
 from attn_cli.trace import Trace
 

@@ -7,8 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import four, plain
+from attn_cli.render.blocks import (
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Say,
+    four,
+    placed,
+    plain,
+    quoted,
+    quoted_at,
+)
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
 from attn_cli.settings import ALL
@@ -44,7 +54,7 @@ def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
 
 def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
     """Yield the table of query i's keys, and why its winner won."""
-    head, query = trace.stepped_head, wording.quoted_at(trace.query_tokens, i)
+    head, query = trace.stepped_head, quoted_at(trace.query_tokens, i)
     row, this = trace.row(i, head), f"This is {wording.head_of_layer(head)}."
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
@@ -58,7 +68,7 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
     yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
     if row.position is not None and len(row.weights) > 1:
-        winner = wording.quoted(row.key_tokens[row.strongest[0]])
+        winner = quoted(row.key_tokens[row.strongest[0]])
         yield Formula(f"the sum of {winner} less this sum; mostly from: its larger part", "lead:")
     yield from map(Say, reasons(trace, row, row.because()))
 
@@ -83,7 +93,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     header = ["key", *(name for name, _, _ in terms), "exp(s - max)" if row.shift else "exp", "weight"]
     rows = []
     for j in keys:
-        is_masked, line = row.is_masked(j), [wording.placed(trace.key_tokens, j)]
+        is_masked, line = row.is_masked(j), [placed(trace.key_tokens, j)]
         for _, values, hides in terms:
             written = "–" if math.isinf(values[j]) else four(values[j])  # given scores may be masked already
             line.append(MASKED if hides and is_masked else written)
@@ -163,7 +173,7 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
 def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
     """Return query i's x, what it is the sum of, and its q; q alone where that is x."""
     assert head.q is not None
-    token, added = f"{wording.placed(trace.query_tokens, i)}:", trace.placed
+    token, added = f"{placed(trace.query_tokens, i)}:", trace.placed
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     made += " + b_q" * (head.b_q is not None)
     q = "q" if head.W_q is None else f"q = {made}" if head.qk_norm is None else f"q = norm({made})"
@@ -201,7 +211,7 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
     for n, j in enumerate(keys):
         if head.q is not None and head.k is not None:
             products = _products(trace, head.q[row.query], head.k[j], row.scores[j], every_key)
-            yield Formula(products, f"{wording.placed(trace.key_tokens, j)}:")
+            yield Formula(products, f"{placed(trace.key_tokens, j)}:")
         if n < distances:
             yield from _added(of, j, every_key)
     if row.shift:
@@ -224,7 +234,7 @@ def _products(trace: Trace, q: Array, k: Array, score: float, every: bool) -> st
 
 
 def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
-    (trace, head, row), key = of, wording.placed(of.trace.key_tokens, j)
+    (trace, head, row), key = of, placed(of.trace.key_tokens, j)
     if head.position_vectors is not None and head.position_biases is not None:
         assert head.q is not None and row.position is not None
         reach, apart = len(head.position_biases) // 2, abs(j - row.query)

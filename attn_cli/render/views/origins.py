@@ -8,9 +8,20 @@ from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count, visible
 from attn_cli.models.model_file import BUNDLED
 from attn_cli.models.projection import KIND, LENGTHEN
-from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
-from attn_cli.render.numbers import plain, share
-from attn_cli.render.screen.text import listed
+from attn_cli.render.blocks import (
+    Bars,
+    Block,
+    Columns,
+    Heading,
+    Say,
+    joined,
+    listed,
+    plain,
+    quoted,
+    quoted_at,
+    share,
+    short,
+)
 from attn_cli.render.views import wording
 from attn_cli.settings import LIKENESS, WITH_RESIDUAL
 from attn_cli.text.wordpieces import SPACE
@@ -46,7 +57,7 @@ def notes(trace: Trace) -> Iterator[Say]:
 
 def dropped(trace: Trace) -> list[str]:
     """Return a line with the marks that the tokenizer dropped, if any."""
-    marks = list(dict.fromkeys(wording.short(mark) for mark in trace.dropped))
+    marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
     more = " ..." if len(marks) > MOST_MARKS else ""
     return [f"Dropped: {' '.join(marks[:MOST_MARKS])}{more}"] if marks else []
 
@@ -55,7 +66,7 @@ def talk(trace: Trace) -> list[str]:
     """Return the notes for standard error, where the output has no room for them."""
     said = list(trace.notes)
     if (found := trace.next_words) is not None:
-        likeliest = ", ".join(f"{wording.quoted(one.word)} {share(one.probability)}" for one in found.words)
+        likeliest = ", ".join(f"{quoted(one.word)} {share(one.probability)}" for one in found.words)
         said.insert(0, f"{_after_which(trace, found)} {likeliest}.")
     marks = listed(list(dict.fromkeys(trace.dropped)), MOST_MARKS)
     return said + [f"Dropped: {marks}"] * bool(marks)
@@ -99,14 +110,14 @@ def leaned(trace: Trace) -> Iterator[Say]:
     """Yield which head adds most to the guess of a language model, and what becomes of the guess without it."""
     if (found := trace.lean) is not None:
         whole, left = map(share, found.probabilities)
-        instead = "" if found.instead == found.word else f", behind {wording.quoted(found.instead)}"
-        head = f"Head {found.layer}.{found.head} adds most to {wording.quoted(found.word)}"
+        instead = "" if found.instead == found.word else f", behind {quoted(found.instead)}"
+        head = f"Head {found.layer}.{found.head} adds most to {quoted(found.word)}"
         yield Say(f"{head}: without it {whole} becomes {left}{instead}.")
 
 
 def _after_which(trace: Trace, found: NextWords) -> str:
     is_there = trace.query_tokens[found.place : found.place + 1] == (found.token,)  # pieces may be joined
-    token = wording.quoted_at(trace.query_tokens, found.place) if is_there else wording.quoted(found.token)
+    token = quoted_at(trace.query_tokens, found.place) if is_there else quoted(found.token)
     return f"Likeliest to {'fill' if found.fills else 'come after'} {token}:"
 
 
@@ -123,7 +134,7 @@ def _unchanged(trace: Trace) -> str:
     }
     names = [option for option, is_set in changed.items() if is_set]
     holds = f"{'holds' if len(names) == 1 else 'hold'} {'for the weights' if is_learned else 'in the layer shown'}"
-    return f" {wording.joined(names)} {holds}, not for them." if names else ""
+    return f" {joined(names)} {holds}, not for them." if names else ""
 
 
 def _labelled(words: Sequence[NextWord]) -> list[tuple[str, float]]:
@@ -249,7 +260,7 @@ def _named(file: str) -> str:
 
 
 def _taught(trace: Trace, facts: Learned) -> str:
-    n, name, about = len(trace.head_names), wording.short(trace.shown.name), facts.about
+    n, name, about = len(trace.head_names), short(trace.shown.name), facts.about
     one_of = f", one of {n}," if n > 1 else ""
     if about is not None and facts.taught:
         for term, meaning in GLOSSES.items():

@@ -7,10 +7,24 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import count
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
-from attn_cli.render.numbers import plain, share
+from attn_cli.render.blocks import (
+    Bars,
+    Block,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    ShadeRange,
+    placed,
+    plain,
+    quoted,
+    share,
+    short,
+)
 from attn_cli.render.views import finding, long_text, origins, wording
-from attn_cli.render.views.wording import is_large, placed, quoted, short
+from attn_cli.render.views.wording import is_large
 from attn_cli.settings import NORM, WEIGHT, View
 from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Diagnosis

@@ -9,10 +9,9 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, visible
 from attn_cli.pipeline.probe import SCORES, Probe, ProbedHead
-from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say
+from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say, joined
 from attn_cli.render.ramps import FULL, FULL_DIFFERENCE
 from attn_cli.render.views.heads import WORDS
-from attn_cli.render.views.wording import joined
 from attn_cli.settings import View
 
 STRONGEST = 5

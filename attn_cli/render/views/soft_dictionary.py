@@ -8,9 +8,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_cli.errors import count, fixed
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.numbers import plain, share
-from attn_cli.render.screen.text import listed
+from attn_cli.render.blocks import (
+    Bars,
+    Block,
+    Formula,
+    Heading,
+    Links,
+    Matrix,
+    Say,
+    listed,
+    plain,
+    quoted,
+    share,
+)
 from attn_cli.render.views import origins, wording
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.settings import View
@@ -28,7 +38,7 @@ SOFT = "3. Attention: a share of every value"
 def lookup(found: Lookup, view: View) -> Iterator[Block]:
     """Yield the three acts for one query, and the weights from soft to hard."""
     keys = count(len(found.values), "key", "keys")
-    yield Heading(f"{wording.quoted(found.query)} in a dictionary of {keys}", 1)
+    yield Heading(f"{quoted(found.query)} in a dictionary of {keys}", 1)
     yield from (Heading(EXACT), Say(_exact(found)), Heading(NEAR), *_near(found))
     yield from (Heading(SOFT), *_soft(found, view))
     yield Say("A dictionary takes all of one value; attention takes a share of each.")
@@ -38,7 +48,7 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
 def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]:
     """Yield the worked example: each act with its own query, and the claim it demonstrates."""
     yield Heading("Attention as a dictionary", 1)
-    pairs = [f"{wording.quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]
+    pairs = [f"{quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]
     yield Say(f"d = {{{', '.join(pairs)}}}")
     yield from (Heading(EXACT), Say(_exact(example.exact)), Heading(NEAR), Say(_exact(example.near)))
     yield from _near(example.near)
@@ -60,16 +70,16 @@ def value(text: str) -> str:
 
 
 def _exact(found: Lookup) -> str:
-    query = wording.quoted(found.query)
+    query = quoted(found.query)
     if found.exact is not None:
         return f"d[{query}] is {value(found.exact)}: there is a key with exactly this spelling."
     alike = [key for key in found.trace.key_tokens if key.casefold() == found.query.casefold()]
-    more = f" {wording.quoted(alike[0])} differs in its capitals." if alike else ""
+    more = f" {quoted(alike[0])} differs in its capitals." if alike else ""
     return f"d[{query}] finds nothing: no key has exactly this spelling.{more}"
 
 
 def _near(found: Lookup) -> Iterator[Block]:
-    query, trace = wording.quoted(found.query), found.trace
+    query, trace = quoted(found.query), found.trace
     keys, most = trace.key_tokens, trace.settings.top or MOST_KEYS
     if found.nearest is None:
         side = "any key" if np.any(trace.x_query) else query
@@ -80,7 +90,7 @@ def _near(found: Lookup) -> Iterator[Block]:
     yield Links([(found.query, cosines[:most])])
     if len(cosines) > most:
         yield Say(f"{len(cosines) - most:,} more keys are farther away.")
-    nearest = f"{wording.quoted(keys[found.nearest])} -> {value(found.values[found.nearest])}"
+    nearest = f"{quoted(keys[found.nearest])} -> {value(found.values[found.nearest])}"
     yield Say(f"{query} -> {nearest}: the nearest key answers.")
 
 
@@ -91,7 +101,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     if len(trace.head_names) > 1 and trace.settings.head == "all":
         yield Say(f"This is {wording.head_named(trace.shown.name)}; --head shows another.")
     if row is not None and row.total == 0:
-        yield Say(f"{wording.quoted(found.query)} may look at no key, so it gets no value.")
+        yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
         return
     if view.has_bars or row is None:
         items = [(trace.key_tokens[j], None if j in hidden else found.weights[j]) for j in keys]
@@ -103,7 +113,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
         return
     for one in found.shares:
         if len(one.keys) > 1:
-            alike = listed(list(map(wording.quoted, one.keys)))
+            alike = listed(list(map(quoted, one.keys)))
             yield Say(f"Equal values add up: {value(one.value)} is the value of {alike}.")
     hidden_keys = {trace.key_tokens[j] for j in hidden}
     shares = [one for one in found.shares if not hidden_keys.issuperset(one.keys)]
@@ -165,6 +175,6 @@ def _ladder(found: Lookup) -> Iterator[Block]:
         answers = [(rung.answer, plain(rung.temperature)) for rung in ladder if rung.answer is not None]
         written = [f"{_rounded(answer, _digits(found)[1])} at {T}" for answer, T in answers]
         yield Say(f"The answers: {', '.join(written)}.")
-    winners = [wording.quoted(trace.key_tokens[j]) for j in np.flatnonzero(ladder[-1].weights)]
+    winners = [quoted(trace.key_tokens[j]) for j in np.flatnonzero(ladder[-1].weights)]
     limit = f"at 0, the limit, all {'is shared by' if len(winners) > 1 else 'goes to'} {listed(winners)}"
     yield Say(f"* marks the temperature in use. The lower it is, the harder the choice: {limit}.")

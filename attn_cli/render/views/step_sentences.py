@@ -7,7 +7,7 @@ import numpy as np
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count
 from attn_cli.io.types import Array
-from attn_cli.render.numbers import plain, share
+from attn_cli.render.blocks import joined, plain, quoted, share
 from attn_cli.render.views import origins, wording
 from attn_cli.trace import Head, Trace
 
@@ -99,15 +99,15 @@ def one_vector(trace: Trace) -> str:
     """Return a sentence on tokens that are written differently and have one vector, as "The" and "the"."""
     forms: dict[int, list[str]] = {}
     for token, row in (trace.vocabulary or {}).items():
-        forms.setdefault(row, []).append(wording.quoted(token))
+        forms.setdefault(row, []).append(quoted(token))
     alike = next((names for names in forms.values() if len(names) > 1), None)
-    return "" if alike is None else f" {wording.joined(alike)} have one id, so one vector."
+    return "" if alike is None else f" {joined(alike)} have one id, so one vector."
 
 
 def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
     """Return the values for one step's sentence, about the first row in focus."""
     i = trace.focus[0]
-    at, query = trace.row_in_arrays(i), wording.quoted(trace.query_tokens[i])
+    at, query = trace.row_in_arrays(i), quoted(trace.query_tokens[i])
     x, placed, facts = trace.x_query, trace.placed, dict[str, object](query=query)
     if name == "masked_scores":
         masking = "No mask: every query may look at every key."
@@ -122,7 +122,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
     elif name in ("q", "k", "v"):
         j = i if name == "q" or repeats_x(trace, head, name) else int(np.argmax(head.weights[at]))
         first = ", ".join(plain(number, 3) for number in getattr(head, name)[j][:3].tolist())
-        facts |= {"key": query if name == "q" else wording.quoted(trace.key_tokens[j]), "first": first}
+        facts |= {"key": query if name == "q" else quoted(trace.key_tokens[j]), "first": first}
     elif name.endswith("scores") or name in ("weights", "output"):
         facts |= _peak(trace, head, name, at)
     return facts
@@ -131,7 +131,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
 def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     row = ranking(head, name)[at]
     j = int(np.argmax(row))
-    key = wording.quoted(trace.key_tokens[j])
+    key = quoted(trace.key_tokens[j])
     if trace.is_self and name in ("scores", "weights") and j == int(trace.rows[at]):
         key = "itself"
     allowed = row if trace.mask is None else row[trace.mask[at]]
@@ -186,7 +186,7 @@ def source(trace: Trace, i: int) -> str:
     about, layer, token = trace.embedding, trace.projection.layer, trace.query_tokens[i]
     below = "it comes out of the layers below"
     if trace.of_model:
-        made = below if layer else f"it is made of {wording.joined(trace.x_parts or ('its token',))}"
+        made = below if layer else f"it is made of {joined(trace.x_parts or ('its token',))}"
         made = "it comes out of the layer's self-attention" if trace.has_second_input else made
         return f"{made}, and went through the layer's norm" if trace.projection.x_is_normed else made
     if i in trace.pad_queries and not layer:

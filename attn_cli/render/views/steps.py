@@ -10,12 +10,11 @@ import numpy as np
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count, shell_quote
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.numbers import share
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say, quoted, share, short
 from attn_cli.render.views import step_sentences as facts_of
 from attn_cli.render.views.step_sentences import keeps_values, repeats_x
 from attn_cli.render.views.whys import walked, why
-from attn_cli.render.views.wording import head_of_layer, quoted, short
+from attn_cli.render.views.wording import head_of_layer
 from attn_cli.render.walk import STEPS
 from attn_cli.trace import Head, Trace
 

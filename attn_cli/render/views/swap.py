@@ -6,12 +6,24 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from attn_cli.errors import count, unsigned_zero
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import number, plain, share
-from attn_cli.render.screen.text import cut, listed
+from attn_cli.render.blocks import (
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Say,
+    listed,
+    placed,
+    plain,
+    quoted,
+    quoted_at,
+    share,
+    short,
+)
+from attn_cli.render.numbers import number
+from attn_cli.render.screen.text import cut
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.comparison import ending, record
-from attn_cli.render.views.wording import placed, quoted, quoted_at, short
 from attn_cli.settings import View
 from attn_cli.teach import swap as swaps
 from attn_cli.teach.compare import SAME, Comparison, Swap

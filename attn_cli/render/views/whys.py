@@ -11,10 +11,9 @@ from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.errors import count
 from attn_cli.io.types import NamedTuple
-from attn_cli.render.blocks import Columns
-from attn_cli.render.numbers import four, plain, share
+from attn_cli.render.blocks import Columns, four, plain, quoted, quoted_at, share
 from attn_cli.render.views import long_text, step_sentences
-from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named, quoted, quoted_at
+from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named
 from attn_cli.trace import Head, Trace
 from attn_cli.trace.row import Because, Row
 

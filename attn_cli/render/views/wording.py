@@ -8,45 +8,18 @@ import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import count
-from attn_cli.render.numbers import plain, share
-from attn_cli.render.screen.text import listed
+from attn_cli.render.blocks import joined, listed, plain, quoted_at, share
 from attn_cli.trace import Head, Trace
 
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
-LONGEST = 24
 MOST_CELLS = 20_000  # of a matrix that is drawn
 FEW_KEYS = 36  # this many always fit in a row or a list
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4  # keys named in a sentence
 
 
-def short(token: str) -> str:
-    """Return a token for use in a sentence, its middle left out if it is very long."""
-    return token if len(token) <= LONGEST else f"{token[:16]}...{token[-4:]}"
-
-
-def quoted(token: str) -> str:
-    """Return a token in quotation marks, to stand out in a sentence."""
-    return f'"{short(token)}"'
-
-
-def quoted_at(tokens: Sequence[str], i: int) -> str:
-    """Return token i in quotation marks, followed by its place if the token occurs more than once."""
-    return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
-
-
 def key_named(trace: Trace, i: int, j: int) -> str:
     """Return key j in quotation marks, or `itself` if it is query i's own, as the object of a sentence."""
     return "itself" if trace.is_self and i == j else quoted_at(trace.key_tokens, j)
-
-
-def placed(tokens: Sequence[str], i: int) -> str:
-    """Return token i for a label, preceded by its place if the token occurs more than once."""
-    return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
-
-
-def joined(words: Sequence[str]) -> str:
-    """Return `a`, `a and b`, or `a, b and c`."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def may_look_at(trace: Trace, i: int) -> str:

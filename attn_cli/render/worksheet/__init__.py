@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attn_cli.render.blocks import Heading, Say
+from attn_cli.render.blocks import Heading, Say, quoted
 from attn_cli.render.numbers import Format, number
-from attn_cli.render.views.wording import quoted
 from attn_cli.render.walk import STEPS
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.trace import Trace

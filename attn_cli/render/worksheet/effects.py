@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.io.types import Array
 from attn_cli.render import blocks, numbers
-from attn_cli.render.views.wording import quoted
+from attn_cli.render.blocks import quoted
 from attn_cli.render.worksheet import SheetPart, WorkTable, ending, products, rows_of
 from attn_cli.teach.effects import GIVEN, STEPS, STREAM, EffectExercise
 
