@@ -14,8 +14,7 @@ from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, inputs_of, stora
 from attn_cli.errors import AttnError, InputError, refuse_input
 from attn_cli.io.files import packing
 from attn_cli.io.types import OnPart
-from attn_cli.settings import Settings
-from attn_cli.settings.output import Keys, keys_named
+from attn_cli.settings import Settings, output
 
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk
@@ -43,9 +42,9 @@ class Job:
     is_whole: bool = True  # whether chunks are the same at each run: those of a pipe come as they come
 
     @cached_property
-    def chosen(self) -> Keys:
+    def chosen(self) -> output.Keys:
         """The keys, and what is chosen of each."""
-        return keys_named(self.keys)
+        return output.keys_named(self.keys)
 
 
 class Chunk(NamedTuple):

@@ -22,8 +22,7 @@ from typer.core import TyperCommand
 from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.render.formats import formats
-from attn_cli.settings import Settings, View, declared
-from attn_cli.settings.declare import Value
+from attn_cli.settings import Settings, View, declare, declared
 
 SETTINGS = declared(Settings) | declared(View)
 IN_FILES = {name: one for name, one in SETTINGS.items() if one.has_variable and one.in_files}
@@ -34,7 +33,7 @@ MOST_BYTES, MOST_LINES = 1 << 16, 200  # of a file, and of one value in it
 class FileValue(NamedTuple):
     """A value, and the file and line that set it."""
 
-    value: Value | tuple[object]  # the tuple is of an option that may be repeated
+    value: declare.Value | tuple[object]  # the tuple is of an option that may be repeated
     path: str
     line: int
 
@@ -67,7 +66,7 @@ class FileDefaults:
         """Return the value that is set for an option, and its place."""
         return self.read().get(name) if name in self.options else None
 
-    def get(self, name: str) -> Value | tuple[object] | None:
+    def get(self, name: str) -> declare.Value | tuple[object] | None:
         """Return the value that is set for an option."""
         return found.value if (found := self.origin(name)) is not None else None
 
@@ -174,7 +173,7 @@ def _leaves(said: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], objec
             yield (key,), value
 
 
-def _typed(name: str, value: object, where: str) -> Value:
+def _typed(name: str, value: object, where: str) -> declare.Value:
     """Return a value that has the type of its setting; 1 will do for 1.0, and 3 for the head "3"."""
     kind = IN_FILES[name].type
     is_huge = isinstance(value, int) and value.bit_length() > 63

@@ -14,8 +14,7 @@ from attn_cli.io.console import is_terminal, put_bytes, put_plain, put_screen, s
 from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
 from attn_cli.render.result import Result
-from attn_cli.settings import Settings, View
-from attn_cli.settings.output import chosen_keys
+from attn_cli.settings import Settings, View, output
 
 Names: TypeAlias = Collection[str]
 
@@ -88,7 +87,7 @@ def check_fields(view: View, kind: str, what: str = "") -> None:
     """Refuse --fields beside a format without keys, and keys that JSON of this kind does not have."""
     has_none = view.figure is not None or FORMATS[str(view.format)].needs != "record"
     refuse(has_none, "--fields requires -f json or -f jsonl.", option="--fields")
-    chosen_keys(view.fields, kind, what)
+    output.chosen_keys(view.fields, kind, what)
 
 
 def settings_for(settings: Settings, view: View) -> Settings:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.core.attention import Steps
+from attn_cli.core import attention, masks, scores
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.masks import Mask, joined, named
-from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, NDArray, Scalar
 
@@ -44,10 +42,10 @@ class Given(NamedTuple):
         with np.errstate(under="ignore"):
             return made.astype(self.dtype)
 
-    def steps(self) -> Steps:
+    def steps(self) -> attention.Steps:
         """Return every step of all heads, the readable way; scores stay in the dtype in which they are computed."""
         fields = zip(*(head.steps(range(len(head.Q))) for head in self.heads), strict=True)
-        steps = Steps._make(
+        steps = attention.Steps._make(
             None if each[0] is None else np.stack(each).reshape(*self.lead, *each[0].shape) for each in fields
         )
         return steps._replace(weights=self.returned(steps.weights), output=self.returned(steps.output))
@@ -70,7 +68,7 @@ def read_heads(
         K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
     mask_at = _read_mask(mask, shape, None if lengths is None else _read_lengths(lengths, shape))
     biases = None if bias is None else _read_bias(bias, shape, Q.dtype)
-    scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
+    scale = scores.scale_of("scaled", Q.shape[-1]) if scale is None else scale
     heads = []
     for at in np.ndindex(*lead):
         kv_at = (*at[:-1], at[-1] * kv_lead[-1] // lead[-1]) if grouped else at
@@ -180,7 +178,7 @@ def _numbers(given: ArrayLike, name: str) -> Array:
 
 def _read_mask(
     mask: MaskLike | None, shape: Shape, lengths: Ints | None = None
-) -> Callable[[Shape], Mask | None]:
+) -> Callable[[Shape], masks.Mask | None]:
     """Return what gives the mask of one head of `shape`, by its place among the leading axes.
 
     A list or tuple in which a name stands is several masks, all of which must allow; any other is an array. With
@@ -192,15 +190,15 @@ def _read_mask(
         parts = list(mask)
     parts = [part if isinstance(part, str) else _array(part, shape) for part in parts]
 
-    def mask_at(at: Shape) -> Mask | None:
+    def mask_at(at: Shape) -> masks.Mask | None:
         real = n_k if lengths is None else int(lengths[at[: lengths.ndim]])
         found = [
-            named(part, n_q, real) if isinstance(part, str) else Mask("given", n_q, n_k, part[at])
+            masks.named(part, n_q, real) if isinstance(part, str) else masks.Mask("given", n_q, n_k, part[at])
             for part in parts
         ]
         if real < n_k:
-            found.append(Mask("none", n_q, n_k, padding=range(real, n_k)))
-        return joined([mask for mask in found if mask is not None])
+            found.append(masks.Mask("none", n_q, n_k, padding=range(real, n_k)))
+        return masks.joined([mask for mask in found if mask is not None])
 
     return mask_at
 

@@ -21,8 +21,7 @@ from attn_cli.render.views import long_text, origins, overview, whys, wording
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.steps import walk
 from attn_cli.settings import View
-from attn_cli.trace import Trace
-from attn_cli.trace.head_roles import block_means
+from attn_cli.trace import Trace, head_roles
 
 FAR = 400  # lines of a pane that can be scrolled through
 MOST_KEYS, FEW_KEYS = 12, 4
@@ -107,7 +106,7 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     allowed = np.ones(weights.shape[1:], np.bool_) if trace.mask is None else trace.mask
     n_q, n_k = weights.shape[1:]
     rows, columns = _map_size(len(weights), n_q, n_k, paper)
-    values = list(block_means(weights, allowed, rows, columns))
+    values = list(head_roles.block_means(weights, allowed, rows, columns))
     scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
     empty, numbers = ([""] * rows, [""] * columns), (list(range(rows)), list(range(columns)))
     yield Maps([head.name for head in trace.heads], *empty, values, scale, *numbers, bands=[""])

@@ -13,10 +13,8 @@ from attn_cli.errors import InputError, UsageError, count, refuse, refuse_input,
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report, replace
 from attn_cli.models import model_file, projection
 from attn_cli.models.encoder import EncoderStack
+from attn_cli.pipeline import mask, project, record
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inputs
-from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.project import project_inputs
-from attn_cli.pipeline.record import Attended
 from attn_cli.settings import LIKENESS, Settings, check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace import Embedding, Head
@@ -188,7 +186,7 @@ def _identical_starts(unknown: Sequence[str], starts: Mapping[str, Array]) -> st
 
 def attend_phrases(
     query: str, keys: Sequence[str], values: Values, settings: Settings, report: OnPart | None = None
-) -> Attended:
+) -> record.Attended:
     """Let a query look at keys, each a phrase; `values` makes those of the keys that are left.
 
     A phrase of several words is the mean of their vectors. The projection is the identity unless another is
@@ -206,14 +204,16 @@ def attend_phrases(
     inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
     notes = [NOT_UTF8] if any("\ufffd" in phrase for phrase in (query, *keys)) else []
     inputs = inputs._replace(notes=(*notes, *unused(settings), *inputs.notes))
-    layer = project_inputs(inputs, settings, None, weights)
+    layer = project.project_inputs(inputs, settings, None, weights)
     more = () if settings.projection == "identity" else (VALUES_GIVEN,)
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
     bare = projection.Projection(layer.projection.about, ())
     layer = layer._replace(heads=heads, projection=bare, notes=(*layer.notes, *more), other_layout=None)
-    return Attended("lookup", inputs, layer, settings, wanted_mask(settings, None, inputs), report=report)
+    return record.Attended(
+        "lookup", inputs, layer, settings, mask.wanted_mask(settings, None, inputs), report=report
+    )
 
 
 def _embed_phrases(query: str, keys: Sequence[str], settings: Settings, report: OnPart | None) -> Inputs:

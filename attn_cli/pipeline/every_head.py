@@ -10,11 +10,9 @@ import numpy as np
 from attn_cli.errors import UsageError, refuse, refuse_input, shell_quote, visible
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
+from attn_cli.models import encoder, model_file
 from attn_cli.models.checkpoints.open_model import open_model
-from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.model_file import BUNDLED, load_model
-from attn_cli.pipeline import embed, ready_weights
-from attn_cli.pipeline.inputs import as_options
+from attn_cli.pipeline import embed, inputs, ready_weights
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
@@ -22,7 +20,7 @@ from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings import ALL, PIECES, ROLLOUT, Settings, check_shaping, settings_for_masked
 from attn_cli.trace import LARGE, Learned, Trace, head_roles
 
-ROLES = BUNDLED[0]
+ROLES = model_file.BUNDLED[0]
 MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across
 
 
@@ -201,7 +199,7 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     """Yield each layer of a model that reads a text."""
     name, sides = reading.model.name, (reading.query.tokens, reading.key.tokens)
     of, pair = head_roles.Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
-    given = f"TEXT -m DIR{pair}{as_options(settings)}"
+    given = f"TEXT -m DIR{pair}{inputs.as_options(settings)}"
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
         weights, allowed, notes = reading.weights(steps, settings)
@@ -230,7 +228,7 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
 def open_stack(settings: Settings) -> embed.Shared:
     """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
-    if load_model(settings) is None:
+    if model_file.load_model(settings) is None:
         said = f"{visible(str(settings.projection))} has no heads of its own."
         hint = "Give -p language, roles-deep or roles, or a file that attn learn wrote."
         raise UsageError(said, hint, "--projection")
@@ -255,14 +253,14 @@ def stack_layers(
         yield _of_trace(recorded(one), layer, stack, settings)
 
 
-def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings) -> LayerWeights:
+def _of_trace(trace: Trace, layer: int, stack: encoder.EncoderStack, settings: Settings) -> LayerWeights:
     sides = queries, keys = trace.query_tokens, trace.key_tokens
     said = f"{len(queries):,} x {len(keys):,} weights of every head are too many."
     refuse(len(queries) * len(keys) > LARGE, said, "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
     of = head_roles.Text(*sides, not trace.has_second_input)
-    source = WeightsOrigin(stack.name, kind, *sides, of, given + as_options(trace.settings))
+    source = WeightsOrigin(stack.name, kind, *sides, of, given + inputs.as_options(trace.settings))
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
     facts = (stack.learned(layer, name) for name in names)

@@ -12,13 +12,12 @@ import numpy as np
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.pipeline.embed import open_projection, settings_for_positions
-from attn_cli.pipeline.inputs import wanted_layer
+from attn_cli.pipeline import embed, inputs
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings import ALL, MEAN, Settings, settings_for_masked, settings_of
 from attn_cli.trace import Trace
-from attn_cli.vectors.lookup import look_up_all, open_table
+from attn_cli.vectors import lookup
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
 
@@ -65,7 +64,7 @@ def page_of(
     if settings.model is not None:
         layers = layers_of_text(kind, text, context, replace(every, next=0), report)
         return _of_layers(layers, settings)._replace(text=text, context=context)
-    shared = open_projection(settings_for_positions(settings))
+    shared = embed.open_projection(embed.settings_for_positions(settings))
     stack = shared.stack
     about = {}
     if stack is not None:
@@ -104,7 +103,7 @@ def page_of_writing(writer: Writer, steps: Sequence[Step], settings: Settings) -
 
 def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:
     first = next(layers)
-    shown = wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
+    shown = inputs.wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
     return Page(map(record, chain((first,), layers)), first.layers, shown)
 
 
@@ -126,7 +125,7 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
     """Return the commonest words, and those of the text itself; None where no other sentence can be typed."""
     if not count or why_not_typed(trace, settings):
         return None
-    table = open_table("word2vec" if settings.embedding is None else settings.embedding)
+    table = lookup.open_table("word2vec" if settings.embedding is None else settings.embedding)
     assert trace.embedding.oov is not None
     names, parts = list[str](), list[Array]()  # of the commonest
     for rows in table.rows():
@@ -135,7 +134,7 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
         names += map(as_text, rows.words[:left])
         if len(names) >= count:
             break
-    own = {form: x for form, x in look_up_all(trace.query_tokens, table).values() if form not in names}
+    own = {form: x for form, x in lookup.look_up_all(trace.query_tokens, table).values() if form not in names}
     vectors = np.concatenate([*parts, *(vector[np.newaxis] for vector in own.values())])
     spelling = SpellingFeatures({}, np.zeros((0, table.dim)), False) if stack is None else stack.spelling
     features = sorted(spelling.places, key=lambda name: spelling.places[name])

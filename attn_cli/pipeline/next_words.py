@@ -6,16 +6,14 @@ from functools import partial
 
 import numpy as np
 
-from attn_cli.core.attention import softmax
-from attn_cli.core.masks import find_rule, named
+from attn_cli.core import attention, masks
 from attn_cli.errors import InputError, UsageError, shell_quote
 from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
 from attn_cli.pipeline.inputs import Inputs, cut_of_stack
 from attn_cli.settings import ALL, MOST_GUESSED, Settings, with_next_words
-from attn_cli.trace import LARGE, NextWord, NextWords, Trace
-from attn_cli.trace.computation import Lean
+from attn_cli.trace import LARGE, Lean, NextWord, NextWords, Trace
 from attn_cli.vectors.table import Vectors, as_text
 
 ROWS = 256  # places whose words are scored at once
@@ -60,7 +58,7 @@ def settings_for(
 
 
 def _shows_the_next(mask: str) -> bool:
-    found = None if find_rule(mask) is None else named(mask, 2, 2)
+    found = None if masks.find_rule(mask) is None else masks.named(mask, 2, 2)
     return mask == "none" or (found is not None and bool(found.rows(range(1))[0, 1]))
 
 
@@ -85,7 +83,7 @@ def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart 
         scores = stack.words.scores(H[some.start : some.stop], vectors).astype(np.float64)
         if not np.isfinite(scores).all():
             raise InputError("The scores of the next word are more than a number can hold.")
-        for place, logits, row in zip(some, scores, softmax(scores), strict=True):
+        for place, logits, row in zip(some, scores, attention.softmax(scores), strict=True):
             actual = float(row[word_number(tokens[place + 1], rows)]) if place + 1 < len(tokens) else None
             best = sorted(likeliest(row, settings.next), key=lambda n: n == len(words))  # known words first
             numbers = ((n, float(row[n]), float(logits[n])) for n in best)
@@ -108,7 +106,7 @@ def lean(X: Array, stack: EncoderStack, table: Vectors) -> Lean | None:
 
     def shares(H: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
-            found: Array = softmax(scored.scores(H[-1:], vectors).astype(np.float64))[0]
+            found: Array = attention.softmax(scored.scores(H[-1:], vectors).astype(np.float64))[0]
         return found
 
     whole = shares(stack.last_rows(X, mask, trail=trail))

@@ -24,8 +24,7 @@ from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline import embed, next_words
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import read_inputs
-from attn_cli.settings import DEFAULTS, Settings, beside_model, check_without_model, settings_of
-from attn_cli.settings.declare import split
+from attn_cli.settings import DEFAULTS, Settings, beside_model, check_without_model, declare, settings_of
 from attn_cli.trace import NextWord
 from attn_cli.vectors.table import as_text
 
@@ -298,7 +297,7 @@ class Lens(NamedTuple):
 
 def read_ids(typed: str | None, read: Pass) -> list[int]:
     """Return the ids in a list of them; UsageError for what is no id of the model's words."""
-    ids = [] if typed is None else split(typed)
+    ids = [] if typed is None else declare.split(typed)
     for one in ids:
         if not (one.isascii() and one.isdigit() and len(one) < 10 and int(one) < read.vocabulary):
             hint = f"Give ids from 0 to {read.vocabulary - 1}, as 5,7."

@@ -18,8 +18,7 @@ from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weigh
 from attn_cli.pipeline.record import EACH_ROLLED, Attended
 from attn_cli.settings import ALL, ROLLOUT, WEIGHT, Settings
 from attn_cli.text import wordpieces as pieces
-from attn_cli.trace import Head, Projected, Trace
-from attn_cli.trace.head_roles import rolled_out
+from attn_cli.trace import Head, Projected, Trace, head_roles
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest
@@ -259,7 +258,7 @@ class Rolled(NamedTuple):
         n = weights.shape[-1]
         own = np.ones((n, n), np.bool_) if allowed is None else allowed | np.eye(n, dtype=np.bool_)
         reached = own if self.reached is None else own.astype(np.float64) @ self.reached > 0
-        return Rolled(rolled_out(self.weights, weights), reached)
+        return Rolled(head_roles.rolled_out(self.weights, weights), reached)
 
     def instead_of(self, found: SelectedWeights, settings: Settings) -> SelectedWeights:
         """Return the rollout in the place of its last layer's heads, its pieces joined as `settings` ask."""

@@ -19,8 +19,7 @@ from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.beside import condensed_notes, layout_note, notes_on_rows, with_norms
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings, find_rows
-from attn_cli.trace import LARGE, Head, Trace
-from attn_cli.trace.computation import Placed
+from attn_cli.trace import LARGE, Head, Placed, Trace
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.long_text import HeadSummary

@@ -11,7 +11,6 @@ from attn_cli.io.files import beside
 from attn_cli.io.types import replace
 from attn_cli.pipeline.beside import drawn
 from attn_cli.render import blocks, documents, numbers, ramps
-from attn_cli.render.blocks import share
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.views import origins, wording
@@ -69,7 +68,7 @@ def _name(token: str) -> str:
 def _links(trace: Trace) -> Iterator[str]:
     links = trace.links()
     rows = [
-        f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{share(w)}</td>"
+        f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{blocks.share(w)}</td>"
         for i, j, w in links[:MOST_LINKS]
     ]
     more = f" (the first {MOST_LINKS} of {len(links):,})" if len(links) > MOST_LINKS else ""

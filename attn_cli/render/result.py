@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import refuse
 from attn_cli.io.types import dataclass, replace
-from attn_cli.settings import NORM, View
-from attn_cli.settings.output import Keys, chosen_keys
+from attn_cli.settings import NORM, View, output
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -91,11 +90,11 @@ def figure_of(draw: str, *found: object, notes: Sequence[str]) -> Callable[[View
     return drawing
 
 
-def keys_in(view: View, kind: str) -> Keys | None:
+def keys_in(view: View, kind: str) -> output.Keys | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
-    return chosen_keys(view.fields, kind, None)
+    return output.chosen_keys(view.fields, kind, None)
 
 
 def readable(trace: Trace) -> Trace:

@@ -14,8 +14,7 @@ from attn_cli.errors import InputError, visible
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.pipeline import every_head, next_words
-from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
-from attn_cli.pipeline.sources.checkpoint_text import check_named, predicted_place, word_scores
+from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.settings import Settings
 from attn_cli.trace import entropy
 
@@ -71,9 +70,9 @@ def measure_moved(
     with ExitStack() as stack:
         opened = {name: stack.enter_context(open_model(name)) for name in dict.fromkeys(models)}
         both = zip(texts, models, strict=True)
-        readings = [read_texts(kind, text, context, settings, opened[name]) for text, name in both]
+        readings = [checkpoint.read_texts(kind, text, context, settings, opened[name]) for text, name in both]
         for one in readings:
-            check_named(settings, one.query, one.key, one.model.encoder)
+            checkpoint_text.check_named(settings, one.query, one.key, one.model.encoder)
         sizes = [f"{len(one.stack.layers)} layers x {one.stack.heads} heads" for one in readings]
         if sizes[0] != sizes[1]:
             said = f"{sizes[0]} have no counterparts in {sizes[1]}."
@@ -120,7 +119,7 @@ def divergences(first: Array, second: Array) -> list[float]:
     return [one if one > ROUNDING else 0.0 for one in found.tolist()]
 
 
-def _aligned(first: Sequence[str], second: Sequence[str], readings: Sequence[Reading]) -> Pairs:
+def _aligned(first: Sequence[str], second: Sequence[str], readings: Sequence[checkpoint.Reading]) -> Pairs:
     """Return the places of the tokens that are compared: all of two models, those that are equal in two texts."""
     if first != second and readings[0].model is not readings[1].model:
         longest = enumerate(zip_longest(first, second, fillvalue=""))
@@ -131,14 +130,16 @@ def _aligned(first: Sequence[str], second: Sequence[str], readings: Sequence[Rea
     return tuple((one.a + n, one.b + n) for one in blocks for n in range(one.size))
 
 
-def _with_words(moved: Moved, readings: Sequence[Reading], settings: Settings) -> Moved:
+def _with_words(moved: Moved, readings: Sequence[checkpoint.Reading], settings: Settings) -> Moved:
     """Return what moved with the next words whose probability did, where both models make some."""
-    places = [predicted_place(one.run, one.side, one.query, one.model, settings) for one in readings]
+    places = [
+        checkpoint_text.predicted_place(one.run, one.side, one.query, one.model, settings) for one in readings
+    ]
     notes = dict.fromkeys(note.removeprefix("--next: ") for at in places for note in at.notes)
     moved, at, ids = moved._replace(notes=tuple(notes)), places[0], readings[0].query.ids
     if at.place is None or places[1].place is None or ids != readings[1].query.ids:
         return moved
-    before, after = (softmax(word_scores(one.run, one.model, at.place)) for one in readings)
+    before, after = (softmax(checkpoint_text.word_scores(one.run, one.model, at.place)) for one in readings)
     n, text = min(len(before), len(after)), readings[0].model.encoder.text  # a table may be padded
     ordered = next_words.likeliest(np.abs(after[:n] - before[:n]), min(WORDS, n))
     words = tuple(MovedWord(text(id), id, (float(before[id]), float(after[id]))) for id in ordered)

@@ -7,8 +7,7 @@ from itertools import chain, combinations, product
 
 import numpy as np
 
-from attn_cli.core import masks
-from attn_cli.core.attention import project, soft_capped, softmax
+from attn_cli.core import attention, masks
 from attn_cli.core.scores import score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, NamedTuple
@@ -222,7 +221,7 @@ def _projected(way: _Way) -> Array | None:
     if is_transposed and procedure.by_head:
         parts = [part.T for part in parts]
     b = np.split(problem.b[step], problem.heads) if step in problem.b else [None] * problem.heads
-    return np.stack([project(X, part, bias) for part, bias in zip(parts, b, strict=True)])
+    return np.stack([attention.project(X, part, bias) for part, bias in zip(parts, b, strict=True)])
 
 
 def _scaled(way: _Way, scores: Array) -> Array | None:
@@ -243,7 +242,7 @@ def _masked(way: _Way, scores: Array) -> Array | None:
     if scaled is None:
         return None
     if problem.softcap is not None:
-        scaled = soft_capped(scaled, problem.softcap)
+        scaled = attention.soft_capped(scaled, problem.softcap)
     if problem.position_scores is not None:
         scaled = scaled + problem.position_scores
     allowed = softmax_mask(problem, procedure)
@@ -271,13 +270,15 @@ def _softmax(scores: Array, over: str) -> Array:
     last = range(-len(axes), 0)
     moved = np.moveaxis(scores, axes, last)
     flat = moved.reshape(*moved.shape[: 3 - len(axes)], -1)
-    return np.moveaxis(softmax(flat).reshape(moved.shape), last, axes)
+    return np.moveaxis(attention.softmax(flat).reshape(moved.shape), last, axes)
 
 
 def _layer_output(way: _Way, output: Array) -> Array | None:
     if "o" not in way.problem.W:
         return None
-    return project(np.concatenate(list(output), axis=-1), way.joining, way.problem.b.get("o"))[np.newaxis]
+    return attention.project(np.concatenate(list(output), axis=-1), way.joining, way.problem.b.get("o"))[
+        np.newaxis
+    ]
 
 
 def _transformed(way: _Way, v: Array) -> Array | None:

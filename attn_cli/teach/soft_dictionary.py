@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attn_cli.core.attention import softmax
+from attn_cli.core import attention
 from attn_cli.core.scores import cosine, dot, score_named
 from attn_cli.errors import listed
 from attn_cli.inputs.record import Pairs, dictionary, numbers_of
@@ -147,7 +147,7 @@ def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
     rungs = []
     for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
         with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
-            weights = softmax((scaled - largest) / T if T else at_zero).mean(axis=0)
+            weights = attention.softmax((scaled - largest) / T if T else at_zero).mean(axis=0)
         mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
         rungs.append(Rung(T, weights, mixed))
     return tuple(rungs)

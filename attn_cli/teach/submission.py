@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from attn_cli.errors import InputError, refuse_input, visible
-from attn_cli.inputs.csv_matrix import WrittenNumber
-from attn_cli.inputs.matrices import KNOWN
+from attn_cli.inputs import csv_matrix, matrices
 from attn_cli.inputs.record import read_record
 from attn_cli.io.types import Array, Bools, NamedTuple, NDArray
 from attn_cli.teach.replay import GRADED_STEPS, OF_HEADS, SCORE_STEPS, Problem, Procedure, possible_arrays
@@ -71,7 +70,11 @@ def submission_from(record: Record, name: str, asked: Iterable[str] = GRADED_STE
         if key in record:
             steps[step] = matrix_from(record[key], f"{name}: {key}")
     steps = steps | {step: matrix for step, matrix in stacks.items() if step not in steps}
-    others = () if is_own else tuple(visible(str(key)) for key in record if key not in known | KNOWN | LABELS)
+    others = (
+        ()
+        if is_own
+        else tuple(visible(str(key)) for key in record if key not in known | matrices.KNOWN | LABELS)
+    )
     if not steps and blank:
         raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
     if steps.keys().isdisjoint(asked):
@@ -125,7 +128,7 @@ def _numbers(value: object, depth: int = 0) -> object:
 def _text_decimals(value: object) -> int:
     if isinstance(value, list):
         return max(map(_text_decimals, value), default=0)
-    return value.decimals if isinstance(value, WrittenNumber) else 0
+    return value.decimals if isinstance(value, csv_matrix.WrittenNumber) else 0
 
 
 def _array_decimals(array: NDArray[np.generic]) -> int:

@@ -12,11 +12,14 @@ from typing import Any
 from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.trace.computation import (
     Computation,
+    Lean as Lean,
     LongView as LongView,
     NextWord as NextWord,
     NextWords as NextWords,
+    Placed as Placed,
 )
 from attn_cli.trace.head import (
+    MATRICES as MATRICES,
     QK_NORM as QK_NORM,
     ROTATED as ROTATED,
     SCORES,
@@ -26,7 +29,7 @@ from attn_cli.trace.head import (
     Learned as Learned,
     Projected as Projected,
 )
-from attn_cli.trace.row import entropy as entropy
+from attn_cli.trace.row import Because as Because, Diagnosis as Diagnosis, Row as Row, entropy as entropy
 
 LARGE = 1_000_000
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_cli.core.attention import Steps
+from attn_cli.core import attention, masks
 from attn_cli.core.heads import QK, HeadWeights, Links, Position
-from attn_cli.core.masks import Mask
 from attn_cli.io.types import Array, NamedTuple, dataclass
 
 MATRICES = ("W_q", "W_k", "W_v")
@@ -68,14 +67,14 @@ class Head(Frozen):
     position_terms: Array | None = None  # (2, n_q, n_k), whose sum bias is: of each query, and of each key
     qk_norm: QK | None = None  # where q and k are x W normalized, times these
     rotated: QK | None = None  # q and k rotated by position, which attend instead of them
-    steps: Steps | None = None  # None before attention is computed, and where weights came ready
+    steps: attention.Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
     lengths: Array | None = None  # (n_k,), of what each value becomes behind W_o, where norms are measured
     norms: Array | None = None  # (rows, n_k), of what comes of each weight, which is as many times that
     top: Links | None = None  # each query's strongest keys
     layer: int | None = None  # where a trace has heads of several layers
-    mask: Mask | None = None  # its own, where the heads differ in it; else the trace's is
+    mask: masks.Mask | None = None  # its own, where the heads differ in it; else the trace's is
 
     @property
     def label(self) -> str:

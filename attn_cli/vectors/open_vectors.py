@@ -19,7 +19,6 @@ from attn_cli.errors import AttnError, CreateError, WriteError, visible
 from attn_cli.io import array_files, atomic, files
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 from attn_cli.vectors import table, word2vec
-from attn_cli.vectors.table import SourceFile
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
@@ -49,7 +48,7 @@ class WordIndex(NamedTuple):
     repeats: Ints  # ascending
 
     @staticmethod
-    def of(source: SourceFile, kind: str) -> WordIndex | None:
+    def of(source: table.SourceFile, kind: str) -> WordIndex | None:
         """Return the kept index of a file as it is now; None if there is none, or it is damaged."""
         path = index_path(source.path)
         if not os.path.isfile(path):
@@ -61,7 +60,7 @@ class WordIndex(NamedTuple):
             return None
         return index if about == index.about(source, kind) else None
 
-    def about(self, source: SourceFile, kind: str) -> dict[str, str]:
+    def about(self, source: table.SourceFile, kind: str) -> dict[str, str]:
         """Return what the kept index says of its very file and of its own arrays."""
         check = crc32(repr([(array.dtype.str, array.shape) for array in self]).encode())
         for array in self:

@@ -16,8 +16,7 @@ from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names, 
 from attn_cli.io.console import WIDEST, put_plain
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.settings import Settings, View
-from attn_cli.settings.output import schema_text
+from attn_cli.settings import Settings, View, output
 
 Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
@@ -30,7 +29,7 @@ def schema() -> None:
 
     Example: attn schema > attn.schema.json
     """
-    put_plain(schema_text())
+    put_plain(output.schema_text())
 
 
 @of_record

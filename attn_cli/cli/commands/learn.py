@@ -15,8 +15,7 @@ from attn_cli.io.types import replace
 from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.render.blocks import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
-from attn_cli.settings import Settings, View, declare
-from attn_cli.settings.training import ModelTraining
+from attn_cli.settings import Settings, View, declare, training
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
@@ -91,7 +90,7 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
 
 
 def train(
-    settings: ModelTraining,
+    settings: training.ModelTraining,
     treebanks: list[str] = argument("TREEBANK...", TREEBANK),
     output: str = own(
         "FILE", "Where the model goes (.safetensors).", declare.OUTPUT, "--output", "-o", default=...

@@ -49,13 +49,12 @@ def effect(
     refuse(is_idle, "--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
     view = choose(view, CAN, "effect", "effect", figures=("heatmap",))
     text, other = text_and_context(texts, context, "effect", settings)
-    from attn_cli.pipeline.effect import effect_of
-    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.pipeline import effect as effects, passes
     from attn_cli.render.views import effect as views
 
-    with open_passes([(text, other)], settings) as (read,), Progress("Computing") as report:
+    with passes.open_passes([(text, other)], settings) as (read,), Progress("Computing") as report:
         is_mean = knock_out_with == "mean"
-        found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
+        found = effects.effect_of(read, target, against, measure == "knock-out", is_mean, report)
     drawn = views.maps(found), views.title(found), "logit"
     drawing = figure_of("heatmap.layer_maps", *drawn, notes=found.notes)
     deliver(result_of("effect", found, views, strongest, drawing=drawing), view)
@@ -96,12 +95,14 @@ def patch(
     second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
     is_same = (clean, first) == (corrupt, second)
     refuse(is_same, "The two texts are the same.", "Change a word in one of them.")
-    from attn_cli.pipeline.effect import patch_of
-    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.pipeline import effect as effects, passes
     from attn_cli.render.views import patch as views
 
-    with open_passes([(clean, first), (corrupt, second)], settings) as read, Progress("Patching") as report:
-        found = patch_of(read[0], read[1], (clean, corrupt), target, against, report)
+    with (
+        passes.open_passes([(clean, first), (corrupt, second)], settings) as read,
+        Progress("Patching") as report,
+    ):
+        found = effects.patch_of(read[0], read[1], (clean, corrupt), target, against, report)
     drawn = views.maps(found), views.title(found), "comes back"
     drawing = figure_of("heatmap.layer_maps", *drawn, notes=found.notes)
     deliver(result_of("patch", found, views, drawing=drawing), view)
@@ -194,8 +195,7 @@ def generate(
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
         text = text.removesuffix("\n").removesuffix("\r")
-    from attn_cli.pipeline import generate as of_model
-    from attn_cli.pipeline.for_page import page_of_writing
+    from attn_cli.pipeline import for_page, generate as of_model
     from attn_cli.render.views.lens import written
 
     sampling = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat)
@@ -210,7 +210,7 @@ def generate(
             result = Result(
                 texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
                 records=[step.record() for step in found],
-                page=lambda: page_of_writing(writer, found, settings),
+                page=lambda: for_page.page_of_writing(writer, found, settings),
             )
             deliver(result, view)
     if signals.received:

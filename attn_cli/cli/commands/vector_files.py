@@ -73,15 +73,14 @@ def export(
 
     Example: attn vectors export -o word2vec.bin
     """
-    from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.names import export as write
+    from attn_cli.vectors import lookup, names
 
     is_none = words is not None and words < 1
     refuse(is_none, f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
     source = prepare_index(source)
     _refuse_same(source, output)
     with Progress("Exporting") as progress:
-        n, size = write(open_table(source), output, words, progress)
+        n, size = names.export(lookup.open_table(source), output, words, progress)
     say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
 
 
@@ -103,8 +102,7 @@ def download(name: str | None = PACKAGE) -> None:
     Example: attn vectors download glove-wiki-gigaword-50
     """
     from attn_cli.io.signals import raised
-    from attn_cli.vectors import catalogue, names
-    from attn_cli.vectors.download import download as fetch
+    from attn_cli.vectors import catalogue, download as downloads, names
 
     if name is None:
         from attn_cli.render.screen.text import aligned  # loads Rich
@@ -119,7 +117,7 @@ def download(name: str | None = PACKAGE) -> None:
     was_there = catalogue.local(name)
     try:
         with Progress("Downloading") as progress, raised():
-            path = str(fetch(name, progress, lambda line: say(f"attn: {line}")))
+            path = str(downloads.download(name, progress, lambda line: say(f"attn: {line}")))
     except KeyboardInterrupt:
         say("attn: interrupted. What has arrived is kept: the same command goes on from there.")
         raise

@@ -7,7 +7,6 @@ from functools import partial
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Slopes, Stack, Words
-from attn_cli.models.checkpoints.positions import layer_windows
 
 # GPT-2 and its kin
 
@@ -134,7 +133,7 @@ LLAMA = Plan(
     rotaries=positions.alike(),
     biases={"attention_bias": "q k v o", "mlp_bias": "gate up down"},
 )  # fmt: skip
-MISTRAL = LLAMA._replace(windows=lambda c, count: layer_windows(c, count, lambda n: True))
+MISTRAL = LLAMA._replace(windows=lambda c, count: positions.layer_windows(c, count, lambda n: True))
 QK_NORM = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 AFTER = {"after_1": "post_attention_layernorm", "after_2": "post_feedforward_layernorm"}
 QWEN2 = LLAMA._replace(windows=positions.qwen_windows, biases={"no_bias": "o gate up down"})
@@ -155,7 +154,7 @@ GEMMA = LLAMA._replace(
     stack=LLAMA.stack._replace(norm="rms, gain less one"), change=_one_way, scales_words=True
 )
 GEMMA2 = GEMMA.named(**AFTER, norm_2="pre_feedforward_layernorm")._replace(
-    windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 2 != 0)
+    windows=lambda c, count: positions.layer_windows(c, count, lambda n: (n + 1) % 2 != 0)
 )
 GEMMA3 = GEMMA2.named(**QK_NORM)._replace(
     windows=positions.pattern_of_windows,
@@ -172,7 +171,7 @@ PHI3 = MISTRAL.named("q k v gate up", qkv="self_attn.qkv_proj", gate_up="mlp.gat
 )
 OLMO2 = LLAMA.named("norm_1 norm_2", **QK_NORM, **AFTER)._replace(stack=LLAMA.stack._replace(qk_norm="all"))
 OLMO3 = OLMO2._replace(
-    windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 4 != 0),
+    windows=lambda c, count: positions.layer_windows(c, count, lambda n: (n + 1) % 4 != 0),
     rotaries=positions.two_rotaries("rope_theta", "rope_theta", False),
 )
 
@@ -258,7 +257,7 @@ QWEN2_MOE = LLAMA.named(
     change=_some_sparse,
 )
 QWEN3_MOE = QWEN2_MOE.named("shared_gate shared_up shared_down shared_share", **QK_NORM)._replace(
-    windows=lambda c, count: layer_windows(c, count, lambda n: c.flag("use_sliding_window")),
+    windows=lambda c, count: positions.layer_windows(c, count, lambda n: c.flag("use_sliding_window")),
     biases={"attention_bias": "q k v o", "no_bias": "router"},
 )
 

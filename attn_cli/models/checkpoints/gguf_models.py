@@ -13,12 +13,11 @@ import numpy as np
 
 from attn_cli.errors import InputError, did_you_mean, refuse_input, visible
 from attn_cli.io.types import Ints, NamedTuple
-from attn_cli.models.checkpoints import decoder_plans, families
+from attn_cli.models.checkpoints import decoder_plans, families, quantized
 from attn_cli.models.checkpoints.config import IDLE, Config
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
-from attn_cli.models.checkpoints.quantized import Stored
 
 ROLES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "qkv": "attn_qkv", "o": "attn_output", "q_norm": "attn_q_norm",
@@ -160,7 +159,7 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str,
 
 def _tensor(gguf: Gguf, name: str) -> list[float]:
     refuse_input(name not in gguf.tensors, f"{gguf.where} has no tensor {name}.")
-    stored = Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}", gguf.packings.get(name))
+    stored = quantized.Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}", gguf.packings.get(name))
     return [*map(float, stored.read().reshape(-1))]
 
 

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from attn_cli.errors import FileError, InputError, MissingExtra, refuse_input, shell_quote, visible
 from attn_cli.io import files, signals
-from attn_cli.models.checkpoints import gguf, gguf_tokenizer
-from attn_cli.models.checkpoints.run import Checkpoint
+from attn_cli.models.checkpoints import gguf, gguf_tokenizer, run
 
 SECONDS, MEMORY = 30, 4 << 30  # for each question
 MAX_TOKENIZER_BYTES = 1 << 26
@@ -231,7 +230,7 @@ class OpenModel(NamedTuple):
     """A pretrained model whose files are open, and its tokenizer."""
 
     name: str  # as notes show it: of a folder, its last part
-    checkpoint: Checkpoint
+    checkpoint: run.Checkpoint
     encoder: TextEncoder
 
 
@@ -239,7 +238,7 @@ class OpenModel(NamedTuple):
 def open_model(model: str) -> Iterator[OpenModel]:
     """Open the model in a folder, or in the local Hugging Face cache."""
     folder = find_folder(model)
-    with Checkpoint(folder) as checkpoint:
+    with run.Checkpoint(folder) as checkpoint:
         name = os.path.basename(os.path.abspath(folder)) if folder == model else model
         file = None if checkpoint.gguf is None else gguf_tokenizer.gguf_tokenizer(checkpoint.gguf)
         yield OpenModel(visible(name), checkpoint, TextEncoder(folder, checkpoint.model.family, file))

@@ -10,11 +10,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attn_cli.core import masks
+from attn_cli.core import attention, masks, scores
 from attn_cli.core.attend import output_of
-from attn_cli.core.attention import project
 from attn_cli.core.heads import QK
-from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError, visible
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models.checkpoints.describe import Stack
@@ -140,7 +138,7 @@ class Reading(NamedTuple):
         (_, h, n_q, d_k), n_k, score, scale = about.q.shape, about.k.shape[2], settings.score, None
         if score is None:
             score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
-            scale = None if isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6) else about.scale
+            scale = None if isclose(about.scale, scores.scale_of(score, d_k), rel_tol=1e-6) else about.scale
         mask = self.own_mask(steps)
         if settings.mask is not None:
             mask = stated_mask(settings, None, n_q, n_k, name)
@@ -231,7 +229,7 @@ class Reading(NamedTuple):
         work = attend.Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         outputs = [output_of(work.head_input(head), work.threads, None) for head in work.heads]
         left = self.run.changes.left(steps, np.stack(outputs))
-        return project(np.concatenate(left, axis=1), kept.W_o, kept.b_o)
+        return attention.project(np.concatenate(left, axis=1), kept.W_o, kept.b_o)
 
 
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:

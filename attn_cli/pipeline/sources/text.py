@@ -219,8 +219,7 @@ def _reading(
     """Let a model on disk read the text; nothing is computed once the reading is left."""
     # Only for a model on disk.
     from attn_cli.models.checkpoints.open_model import open_model
-    from attn_cli.pipeline.sources.checkpoint import read_texts
-    from attn_cli.pipeline.sources.checkpoint_text import check_named
+    from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 
     assert settings.model is not None
     check_model(settings)
@@ -228,8 +227,8 @@ def _reading(
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
-        reading = read_texts(kind, text, context, settings, model)
-        check_named(settings, reading.query, reading.key, model.encoder)
+        reading = checkpoint.read_texts(kind, text, context, settings, model)
+        checkpoint_text.check_named(settings, reading.query, reading.key, model.encoder)
         with closing(reading.run):
             yield reading
 

@@ -20,8 +20,7 @@ from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
-from attn_cli.trace import QK_NORM, ROTATED, Embedding, Head, Projected, Trace
-from attn_cli.trace.head import MATRICES
+from attn_cli.trace import MATRICES, QK_NORM, ROTATED, Embedding, Head, Projected, Trace
 
 Record = Mapping[str, object]  # attn's own JSON, or a head in it
 WHOSE = "attn's JSON"

@@ -8,9 +8,8 @@ from html import escape
 
 from attn_cli.errors import visible
 from attn_cli.io.files import beside
-from attn_cli.render import documents as pages
+from attn_cli.render import documents as pages, numbers
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.ramps import (
     DARK,
     PAPER,
@@ -195,7 +194,7 @@ def _links(block: Links) -> Iterator[str]:
 
 def _bars(block: Bars, view: View) -> Iterator[str]:
     rows = []
-    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+    for (name, value), text in zip(block.items, numbers.bar_numbers(block, view.precision), strict=True):
         part = block.length(value)
         place = SHADES // 2 if view.color == "never" else round(part * (SHADES - 1))
         bar = f'<span class="bar b{place}" style="width:{20 * part:.2f}em"></span>' if part else ""

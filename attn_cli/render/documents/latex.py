@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attn_cli.io.files import beside
-from attn_cli.render import documents as pages
+from attn_cli.render import documents as pages, numbers
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
-from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.ramps import (
     PAPER,
     RGB,
@@ -189,7 +188,7 @@ def _bars(block: Bars, view: View) -> Iterator[str]:
         yield rf"{{\bfseries {prose(block.title)}\par}}\nobreak"
     colours = strong(view.palette or PAPER)
     lines = []
-    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+    for (name, value), text in zip(block.items, numbers.bar_numbers(block, view.precision), strict=True):
         part = block.length(value)
         colour = (90, 90, 90) if view.color == "never" else colours[round(part * (SHADES - 1))]
         bar = rf"\attnbar{{{_hex(colour)}}}{{{part * BAR:.2f}}}" if part else ""

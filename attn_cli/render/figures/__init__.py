@@ -14,8 +14,7 @@ from attn_cli.errors import ConfigError, MissingExtra, refuse, visible
 from attn_cli.render.figures import heatmap, maps, one_row
 from attn_cli.render.figures.pen import missing_note, pen_for
 from attn_cli.render.figures.sheet import Drawing, Frame, Sheet
-from attn_cli.settings import View
-from attn_cli.settings.declare import area_of
+from attn_cli.settings import View, declare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +106,7 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     title = shown.title if view.title is None else view.title
     pen = pen_for(view, [*shown.texts, title], keeps_all)
     if ax is None:
-        frame = Frame(title, pen, area_of(view.size))
+        frame = Frame(title, pen, declare.area_of(view.size))
         plan = shown.plan(frame)
         width, height = frame.size or (plan.width, plan.height)
         made = Figure(figsize=(width, height), facecolor=pen.paper)

@@ -12,14 +12,12 @@ from attn_cli.errors import UsageError, count
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render import ramps
 from attn_cli.render.blocks import Bars, Matrix, four, plain, quoted_at
-from attn_cli.render.figures import sheet as sheets
-from attn_cli.render.figures.maps import draw_cells, draw_numbers
+from attn_cli.render.figures import maps, sheet as sheets
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.views import wording
 from attn_cli.settings import View
-from attn_cli.trace import Head, Trace
-from attn_cli.trace.row import Row
+from attn_cli.trace import Head, Row, Trace
 
 PITCH = (0.01, 0.34)  # inches of a row, at least and at most
 BARS_LABEL, STEPS_LABEL = 0.4, 0.2  # of a given width, for the tokens
@@ -183,8 +181,8 @@ def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) ->
     matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=step.name == "weights")
     is_signed = bool(np.nanmin(step.values, initial=0.0) < 0)
     scale = ramps.shade_range(matrix._replace(is_difference=is_signed))
-    shades = draw_cells(sheet, matrix.values, scale, box, is_signed)
-    draw_numbers(sheet, matrix, shades, box, is_signed)
+    shades = maps.draw_cells(sheet, matrix.values, scale, box, is_signed)
+    maps.draw_numbers(sheet, matrix, shades, box, is_signed)
     middle = box.x + box.width / 2
     sheet.text(middle, box.y - ROW * 1.7, step.name, size, "center", weight="bold")
     sheet.text(middle, box.y - ROW * 0.7, step.formula, size, "center")

@@ -16,8 +16,7 @@ from attn_cli.io.progress import Progress
 from attn_cli.io.types import replace
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 from attn_cli.render.result import Result, keys_in
-from attn_cli.settings import NORM, Settings, View
-from attn_cli.settings.output import cut, keys_named
+from attn_cli.settings import NORM, Settings, View, output
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -32,7 +31,7 @@ def json(result: Result, view: View, terminal: Terminal) -> Written:
 
     is_lines, keys = view.format == "jsonl", keys_in(view, result.kind)
     records = (is_lines and result.records) or [result.record(view)]
-    return Written("".join(dumps(cut(one, keys), is_lines, not terminal.unicode) for one in records))
+    return Written("".join(dumps(output.cut(one, keys), is_lines, not terminal.unicode) for one in records))
 
 
 def csv(result: Result, view: View, terminal: Terminal) -> Written:
@@ -105,7 +104,7 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
         columns = zip(*cells, strict=True) if cells else ([] for _ in names)
         values = ([None if value == "" else value for value in column] for column in columns)
         return Written([forms.parquet_of(dict(zip(map(str, names), values, strict=True)))], result.remarks())
-    record = trace.to_dict(keys=keys_named(records.keys_of_links(trace.settings)))
+    record = trace.to_dict(keys=output.keys_named(records.keys_of_links(trace.settings)))
     data = forms.parquet_of(records.columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]
     return Written([data], [*result.remarks(), *alone * result.has_steps(view)])

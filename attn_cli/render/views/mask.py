@@ -24,8 +24,7 @@ from attn_cli.render.blocks import (
     share,
     window,
 )
-from attn_cli.render.views import long_text, origins
-from attn_cli.render.views.wording import head_named, may_look_at, size
+from attn_cli.render.views import long_text, origins, wording
 from attn_cli.settings import View
 from attn_cli.trace import Trace
 
@@ -83,10 +82,10 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     shown = _shown(trace)
     _, rows, columns, allowed = shown
     name = "No mask" if trace.mask_name == "none" else f"The mask: {trace.mask_name}"
-    yield Heading(f"{name}; {size(trace)}", 1)
+    yield Heading(f"{name}; {wording.size(trace)}", 1)
     yield from map(Say, _rules(trace))
     yield Heading("In words")
-    yield from (Say(may_look_at(trace, i)) for i in rows)
+    yield from (Say(wording.may_look_at(trace, i)) for i in rows)
     n, n_k = len(trace.listed), len(trace.key_tokens)
     which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
     those = f" ({rows[0]:,} to {rows[-1]:,})" if shown.starts_later else ""
@@ -174,7 +173,7 @@ def _before_and_after(shown: _Shown) -> Iterator[Block]:
     head, held = trace.stepped_head, [trace.row_in_arrays(i) for i in rows]
     yield Heading("Before the softmax")
     if len(trace.head_names) > 1:
-        yield Say(f"These are the numbers of {head_named(head.name)}.", quiet=True)
+        yield Say(f"These are the numbers of {wording.head_named(head.name)}.", quiet=True)
     capped, position = head.capped_scores, head.position_scores
     before, name = (head.scaled_scores, "scaled") if capped is None else (capped, "capped")
     assert before is not None
@@ -243,7 +242,7 @@ def mask_views(trace: Trace) -> dict[str, object] | None:
         return None
     allowed, pads = _allowed(trace, trace.listed), trace.pad_keys
     return {
-        "words": [may_look_at(trace, i) for i in trace.listed],
+        "words": [wording.may_look_at(trace, i) for i in trace.listed],
         "torch_sdpa": allowed.tolist(),
         "torch_mha": (~allowed).tolist(),
         "keras": allowed.tolist(),

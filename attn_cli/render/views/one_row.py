@@ -22,8 +22,7 @@ from attn_cli.render.blocks import (
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
 from attn_cli.settings import ALL
-from attn_cli.trace import Head, Trace
-from attn_cli.trace.row import Row
+from attn_cli.trace import Head, Row, Trace
 
 ALL_FACTORS, FIRST_FACTORS, FIRST_NUMBERS = 8, 2, 3
 MOST_KEYS = 12

@@ -24,10 +24,8 @@ from attn_cli.render.blocks import (
     short,
 )
 from attn_cli.render.views import finding, long_text, origins, wording
-from attn_cli.render.views.wording import is_large
 from attn_cli.settings import NORM, WEIGHT, View
-from attn_cli.trace import Head, Trace
-from attn_cli.trace.row import Diagnosis
+from attn_cli.trace import Diagnosis, Head, Trace
 
 MOST_ROWS, FEW_ROWS = 40, 8  # FEW_ROWS of a long text, as bars
 MOST_FOCUS, MOST_MAPPED, MOST_FOUND, MOST_NAMED = 3, 60, 4, 3
@@ -80,7 +78,7 @@ def all_weights(trace: Trace, view: View) -> Iterator[Block]:
         return
     is_bounded = (view.width is not None or view.format in PAGES) and view.precision is None
     is_crowded = len(trace.listed) * len(trace.key_tokens) > wording.MOST_CELLS
-    is_crowded = is_bounded and (is_crowded or (trace.asked and is_large(trace)))
+    is_crowded = is_bounded and (is_crowded or (trace.asked and wording.is_large(trace)))
     for head in drawn:
         yield from _heading(head, drawn)
         if trace.whole and not is_crowded:

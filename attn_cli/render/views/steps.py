@@ -11,9 +11,8 @@ from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count, shell_quote
 from attn_cli.io.types import Array
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say, quoted, share, short
-from attn_cli.render.views import step_sentences as facts_of
+from attn_cli.render.views import step_sentences as facts_of, whys
 from attn_cli.render.views.step_sentences import keeps_values, repeats_x
-from attn_cli.render.views.whys import walked, why
 from attn_cli.render.views.wording import head_of_layer
 from attn_cli.render.walk import STEPS
 from attn_cli.trace import Head, Trace
@@ -44,7 +43,7 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
     others += ["--layer N"] * trace.has_layers
     if others:
         yield Say(f"The steps below are those of {head_of_layer(head)}; {' or '.join(others)} shows another.")
-    facts, of = facts_of.walk_facts(trace, head), walked(trace, i)
+    facts, of = facts_of.walk_facts(trace, head), whys.walked(trace, i)
     sees_nothing = not head.weights[trace.row_in_arrays(i)].any()
     number = 0
     for step in STEPS if head.sink is None else (step.without_sum() for step in STEPS):
@@ -64,7 +63,7 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
             continue
         sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
         yield Say(sentence.format(**facts | facts_of.step_facts(trace, head, name)))
-        if of is not None and (reason := why(name, of)):
+        if of is not None and (reason := whys.why(name, of)):
             yield Say(reason)
 
 

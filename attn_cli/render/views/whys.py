@@ -12,10 +12,8 @@ from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.errors import count
 from attn_cli.io.types import NamedTuple
 from attn_cli.render.blocks import Columns, four, plain, quoted, quoted_at, share
-from attn_cli.render.views import long_text, step_sentences
-from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named
-from attn_cli.trace import Head, Trace
-from attn_cli.trace.row import Because, Row
+from attn_cli.render.views import long_text, step_sentences, wording
+from attn_cli.trace import Because, Head, Row, Trace
 
 MOST_SHARES, LEAST_SHARE, MOST_RIVALS = 3, 0.005, 4
 NEARLY_ALL, LEAST_SPREAD, LARGEST_LEAD, LIKELY = 0.9, 0.01, 50, 0.5
@@ -70,7 +68,9 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
     if one.lead <= 0 or row.weights[one.winner_index] == row.weights[one.rival_index] > 0:
         return f"{question} Both get the same weight."
     if one.distance is None:
-        content = score_named(trace.score).symbol + divisor(trace) if row.capped is None else "capped score"
+        content = (
+            score_named(trace.score).symbol + wording.divisor(trace) if row.capped is None else "capped score"
+        )
         alone = "There is no distance term: content alone decides"
         if trace.placed is not None or trace.of_model:
             alone = "Content decides, and the words' places are part of it"
@@ -90,7 +90,7 @@ def _alone(trace: Trace, row: Row, position: list[float]) -> str:
         if rest and not row.lead(values, best, rest[0]):
             told.append(f"{term} alone cannot choose, for several keys share its largest value")
             continue
-        told.append(f"by {term} alone{who} {key_named(trace, row.query, best)}")
+        told.append(f"by {term} alone{who} {wording.key_named(trace, row.query, best)}")
         chosen.append(best)
         who = ""  # said once
     if chosen == [row.strongest[0]] * 2:
@@ -162,7 +162,7 @@ def _undivided(of: Walked) -> list[float]:
     """Return the row's weights, were its scores not divided by sqrt(d_k); empty where these are too large."""
     trace, head, row = of
     is_learned = head.position_vectors is not None or row.is_rotated
-    times = 1 / position_scale_of(trace.score, d_k(trace)) if is_learned else 1.0
+    times = 1 / position_scale_of(trace.score, wording.d_k(trace)) if is_learned else 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         content, distance = np.array(row.scores) / trace.temperature, times * np.array(row.position or 0.0)
         if row.is_rotated:  # content and distance are one score
@@ -178,7 +178,7 @@ def _undivided(of: Walked) -> list[float]:
 
 def _scaling(of: Walked) -> str:
     trace, _, row = of
-    n = d_k(trace)
+    n = wording.d_k(trace)
     if trace.own_scale is not None:
         return f"{trace.embedding.name} multiplies by {plain(trace.own_scale)}, not by 1/√d_k = {plain(n**-0.5)}."
     if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
@@ -210,7 +210,7 @@ def _distance(of: Walked) -> str:
     elif head.position_vectors is not None:
         each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
     elif trace.of_model:
-        each = "each head adds {}, {} ({})".format(*distance_of_model(head))
+        each = "each head adds {}, {} ({})".format(*wording.distance_of_model(head))
     else:
         return "The distance term was given: it is added to the scaled scores."
     blind = "q·k is blind to the order of the words; "
@@ -307,7 +307,7 @@ def several_heads(of: Walked) -> Iterator[Columns]:
     links.sort(key=lambda link: (link[1] == i, link[2] < LIKELY))  # what looks at itself found nothing
     for name, j, weight in links:
         found.setdefault(j, (name, weight))
-    rows = [[name, key_named(trace, i, j), share(w)] for j, (name, w) in found.items()]
+    rows = [[name, wording.key_named(trace, i, j), share(w)] for j, (name, w) in found.items()]
     yield Columns(["head", "looks at", "weight"], rows[:MOST_SHARES])
 
 

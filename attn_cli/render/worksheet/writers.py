@@ -12,8 +12,7 @@ from attn_cli.io.files import beside
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import formats, worksheet
 from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.documents import markdown as md
-from attn_cli.render.documents.html import html_page
+from attn_cli.render.documents import html, markdown as md
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
 from attn_cli.render.worksheet import Question, SheetPart, WorkTable, effects
 from attn_cli.teach.effects import EffectExercise
@@ -40,7 +39,7 @@ def worksheet_html(parts: Iterable[SheetPart]) -> str:
     is_blank, title = _is_blank(parts), _plain(next(part.text for part in parts if isinstance(part, Heading)))
     lines = [line for part in parts for line in _html(part, is_blank)]
     body = "<body>" if is_blank else '<body class="key">'
-    return html_page(title, beside(__file__, "worksheet.css"), lines, body)
+    return html.html_page(title, beside(__file__, "worksheet.css"), lines, body)
 
 
 def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
