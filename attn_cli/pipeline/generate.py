@@ -15,22 +15,15 @@ from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts
-from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
+from attn_cli.models.encoder import causal, weights_of
 from attn_cli.pipeline import embed, next_words
-from attn_cli.pipeline.inputs import (
-    cut_of_model,
-    cut_of_stack,
-    each_once,
-    knock_out_notes,
-    shown_head,
-    wanted_layer,
-)
+from attn_cli.pipeline.inputs import cut_of_model, cut_of_stack, knock_out_notes, shown_head, wanted_layer
+from attn_cli.pipeline.passes import LanguagePass
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
 from attn_cli.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
 from attn_cli.trace import NextWord
-from attn_cli.vectors.table import as_text
 
 # Each word's score (V,), and the last row of the shown head: its keys and weights
 Looked = tuple[Array, tuple[str, ...], Array]
@@ -263,24 +256,17 @@ def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
 def _language(text: str, settings: Settings) -> Writer:
     """Return the writer of the bundled language model, or of another of its kind; it reads all anew for each word."""
     shared = embed.open_shared(settings)
-    stack = shared.stack
-    if stack is None or stack.words is None:
-        said = f"-p {settings.projection} writes no words."
-        raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
-    settings, notes = next_words.settings_for("masked", each_once(settings, stack), stack, False)
-    layer, scored = wanted_layer(settings, stack.layers, stack.name), stack.words
+    it = LanguagePass(text, settings, shared)
+    settings, stack, words = it.settings, it.stack, [*map(it.word, range(it.vocabulary + 1))]
+    layer = wanted_layer(settings, stack.layers, stack.name)
     shown = shown_head(settings.head, stack.head_names(layer))
     cut = cut_of_stack(settings, stack)
     heads = [one for one in stack.attention(layer).heads if shown in (one.name, MEAN)]
-    inputs = read_inputs(text, None, settings, shared)
-    table = inputs.table
-    assert table is not None
-    words = [*(as_text(word) for block in table.word_blocks() for word in block), UNKNOWN]
     places = {word: n for n, word in enumerate(words)}
-    read = tuple(places.get(word.lower(), -1) for word in inputs.query.tokens)
+    read = tuple(places.get(word.lower(), -1) for word in it.tokens)
 
     def all_tokens(written: Sequence[int]) -> tuple[str, ...]:
-        return (*inputs.query.tokens, *(words[n] for n in written))
+        return (*it.tokens, *(words[n] for n in written))
 
     def look(written: Sequence[int]) -> Looked:
         tokens = all_tokens(written)
@@ -288,7 +274,7 @@ def _language(text: str, settings: Settings) -> Writer:
         assert X is not None
         x = stack.input(X, layer, mask, cut=cut)
         row: Array = np.mean([weights_of(head, x, mask)[-1] for head in heads], axis=0)
-        logits = scored.scores(stack.last_rows(X, mask, cut=cut)[-1:], matrix_of(table))[0]
+        logits = it.scored.scores(stack.last_rows(X, mask, cut=cut)[-1:], it.vectors)[0]
         return logits.astype(np.float64), tokens, row
 
     def layers(written: Sequence[int], settings: Settings) -> Iterator[Attended]:
@@ -301,5 +287,5 @@ def _language(text: str, settings: Settings) -> Writer:
 
     return Writer(
         stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__, joined,
-        never=frozenset({len(words) - 1}), read=read, notes=(*notes, *inputs.notes, *knock_out_notes(settings)),
+        never=frozenset({len(words) - 1}), read=read, notes=(*it.notes, *knock_out_notes(settings)),
     )  # fmt: skip
