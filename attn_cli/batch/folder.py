@@ -105,7 +105,7 @@ class LocalFolder:
 
 
 class RemoteFolder:
-    """A folder with a URL. Two runs may write it at once: the same bytes. What no manifest names does not count."""
+    """What LocalFolder is, with a URL. Two runs may write at once: the same bytes. What no manifest names is void."""
 
     def __init__(self, url: str) -> None:
         self.path, self.name = url, visible(url)
@@ -122,8 +122,7 @@ class RemoteFolder:
             self.system.invalidate_cache()
         yield
 
-    def names(self) -> dict[str, bool]:
-        """Return the names of what is in it, and of each whether it is a regular file."""
+    def names(self) -> dict[str, bool]:  # noqa: D102
         with storage_errors(self.path):
             try:
                 found = self.system.ls(self.root, detail=True, refresh=True)
@@ -132,8 +131,7 @@ class RemoteFolder:
         about = {str(one["name"]).rstrip("/"): one for one in found}
         return {path.rpartition("/")[2]: _is_file(one) for path, one in about.items() if path != self.root}
 
-    def read(self, name: str, most: int) -> bytes | None:
-        """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
+    def read(self, name: str, most: int) -> bytes | None:  # noqa: D102
         url = self._url(name)
         with storage_errors(url):
             # A run may have ended between two renamings.
@@ -173,8 +171,7 @@ class RemoteFolder:
             for name in names:
                 self._drop(self._at(name), self._at(name) + BESIDE)
 
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a regular file; None for what is none."""
+    def size(self, name: str) -> int | None:  # noqa: D102
         with storage_errors(self._url(name)), suppress(FileNotFoundError):
             return self._size(self._at(name))
         return None

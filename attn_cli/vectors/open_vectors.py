@@ -141,8 +141,7 @@ class FileVectors(table.Vectors):
             self.about["doubled"] = str(len(index.repeats))
 
     @property
-    def n_words(self) -> int:
-        """How many words there are; doubled ones count once."""
+    def n_words(self) -> int:  # noqa: D102
         return len(self.indexed().hashes)
 
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
@@ -188,8 +187,7 @@ class FileVectors(table.Vectors):
         assert self.index is not None  # it was built
         return self.index
 
-    def rows(self, report: OnPart = no_report) -> Iterator[table.Rows]:
-        """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
+    def rows(self, report: OnPart = no_report) -> Iterator[table.Rows]:  # noqa: D102
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
             for offsets, words, vectors in self.form.blocks(file, report):
@@ -199,13 +197,11 @@ class FileVectors(table.Vectors):
                 if len(kept):
                     yield table.Rows([words[at] for at in kept.tolist()], matrix[kept])
 
-    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
-        """Yield all words, some after the other, in the file's order; doubled ones more than once."""
+    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:  # noqa: D102
         with self.form.source.opened() as file:
             yield from (words for _, words, _ in self.form.blocks(file, report))
 
-    def fingerprint(self) -> str:
-        """Return what tells these vectors from others, as a table of the same words and numbers would."""
+    def fingerprint(self) -> str:  # noqa: D102
         wanted, before = table.fingerprint_rows(self.n_words), 0
         blocks, parts = [], []
         for words, matrix in self.rows():

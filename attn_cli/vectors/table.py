@@ -264,12 +264,10 @@ class VectorTable(Vectors):
         self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
 
     @property
-    def n_words(self) -> int:
-        """How many words there are; doubled ones count once."""
+    def n_words(self) -> int:  # noqa: D102
         return len(self.matrix) - int(self.about.get("doubled", 0))
 
-    def fingerprint(self) -> str:
-        """Return what tells these vectors from others, in whatever format they are."""
+    def fingerprint(self) -> str:  # noqa: D102
         rows = self.matrix[fingerprint_rows(len(self.matrix))]
         return fingerprint_of(self.matrix.shape, self.block, rows)
 
@@ -277,8 +275,7 @@ class VectorTable(Vectors):
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
-    def rows(self, report: OnPart = no_report) -> Iterator[Rows]:
-        """Yield all words and vectors, some after the other, in order; doubles are left out."""
+    def rows(self, report: OnPart = no_report) -> Iterator[Rows]:  # noqa: D102
         lines = BytesIO(self.block)  # read as far as rows are asked for, without a copy
         lines.readline()
         seen: set[bytes] = set()
@@ -294,8 +291,7 @@ class VectorTable(Vectors):
             yield rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
-    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
-        """Yield all words at once."""
+    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:  # noqa: D102
         yield self.block[1:-1].split(b"\n")
 
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
