@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.core import attention, masks, scores
 from attn_cli.core.heads import HeadInput
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, refuse_input
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, NDArray, Scalar
 
 if TYPE_CHECKING:
@@ -148,15 +148,12 @@ def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
     return dtype.name == "bfloat16"  # of the package ml_dtypes; NumPy has none of its own
 
 
-def check_fit(Q: Array, K: Array, V: Array) -> None:
+def check_fit(Q: Array, K: Array, V: Array, *, hint: str = "") -> None:
     """Raise InputError unless queries and keys have equally many columns, and keys and values equally many rows."""
-    if Q.shape[-1] != K.shape[-1]:
-        said = (
-            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-        )
-        raise InputError(said)
-    if K.shape[-2] != V.shape[-2]:
-        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
+    said = f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
+    refuse_input(Q.shape[-1] != K.shape[-1], said, hint)
+    said = f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row."
+    refuse_input(K.shape[-2] != V.shape[-2], said)
 
 
 def _numbers(given: ArrayLike, name: str) -> Array:

@@ -154,12 +154,9 @@ def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> No
     """Raise InputError unless Q, K and V fit each other, head by head."""
     kv_heads = projection.kv_head_count(given, heads)
     if kv_heads == heads:
-        said = (
-            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-        )
+        may_share = heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0
         hint = "If heads of Q share those of K and V, say how many K and V have: kv_heads."
-        refuse_input(heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0, said, hint)
-        check_fit(Q, K, V)
+        check_fit(Q, K, V, hint=hint * may_share)
     elif Q.shape[1] * kv_heads != K.shape[1] * heads:
         shapes = f"Q has shape {Q.shape} for {heads} heads and K {K.shape} for {kv_heads}"
         raise InputError(f"{shapes}: queries and keys must have the same number of columns a head.")

@@ -30,18 +30,8 @@ USED = (
 )
 # What the commands name themselves, and what changes no number
 SAID = [
-    "model",
-    "pair",
-    "next",
-    "next_at",
-    "top",
-    "full",
-    "query",
-    "versus",
-    "threads",
-    "max_text",
-    "max_word",
-]
+    "model", "pair", "next", "next_at", "top", "full", "query", "versus", "threads", "max_text", "max_word",
+]  # fmt: skip
 TIE = 1e-9  # between two weights
 MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
 MOST_OTHERS, MOST_READ = 3, 1000  # other rows that are named; words of a text in which they are looked for
