@@ -141,8 +141,7 @@ class RemoteFolder:
                     if size is None:
                         raise InputError(f"{visible(url)} is not a regular file.", ANEW)
                     _check_size(size, most, visible(url))
-                    found: bytes = self.system.cat_file(path, start=0, end=size) if size else b""
-                    return found
+                    return self.system.cat_file(path, start=0, end=size) if size else b""
         return None
 
     def put(self, name: str, write: Write) -> tuple[int, str]:

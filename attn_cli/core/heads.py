@@ -145,8 +145,7 @@ def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:
     """Return what depends on the clipped distance, (..., rows, 2 reach + 1), for each of n_k keys: (..., rows, n_k)."""
     reach = by_distance.shape[-1] // 2
     distance = np.clip(np.arange(n_k) - rows[:, np.newaxis], -reach, reach)
-    term: Array = by_distance[..., np.arange(len(rows))[:, np.newaxis], distance + reach]
-    return term
+    return by_distance[..., np.arange(len(rows))[:, np.newaxis], distance + reach]
 
 
 def blocks_of_rows(head: HeadInput, cells: int | None = None) -> Iterator[range]:

@@ -124,8 +124,7 @@ def word_of(read: Pass, typed: str | None, option: str, other: Word | None = Non
 
 def differ(logits: Array, word: Word, other: Word | None) -> Array:
     """Return a word's logits (...), of logits (..., V), or their difference from another's."""
-    found: Array = logits[..., word.id] - (0 if other is None else logits[..., other.id])
-    return found
+    return logits[..., word.id] - (0 if other is None else logits[..., other.id])
 
 
 def knock_outs(

@@ -190,8 +190,7 @@ def left_padding(used: Bools, tokens: tuple[str, ...], padded: Bools | None = No
 
 def padding_rows(in_layer: Bools, allowed: Bools) -> Ints:
     """Return the rows of a layer with weight where the mask (n_q, n_k) allows none."""
-    found: Ints = np.flatnonzero((in_layer & ~allowed).any(axis=1))
-    return found
+    return np.flatnonzero((in_layer & ~allowed).any(axis=1))
 
 
 def _is_causal(used: Bools) -> bool:

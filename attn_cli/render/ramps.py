@@ -167,8 +167,7 @@ def shading(values: Array, scale: ShadeRange) -> Ints:
     width = scale.most - scale.least or 1.0
     with np.errstate(invalid="ignore", over="ignore"):
         places = np.floor((values - scale.least) / width * (SHADES - 1) + UP).clip(0, SHADES - 1)
-    shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
-    return shades
+    return np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
 
 
 def shade_range(block: Matrix) -> ShadeRange:

@@ -193,5 +193,4 @@ def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array
 def join_mask(mask: Bools, queries: Sequence[Word], keys: Sequence[Word]) -> Bools:
     """Return the mask of words: one may attend to another if any of its pieces may attend to any of the other's."""
     to_words = np.logical_or.reduceat(mask, [word.start for word in keys], axis=-1)
-    joined: Bools = np.logical_or.reduceat(to_words, [word.start for word in queries], axis=-2)
-    return joined
+    return np.logical_or.reduceat(to_words, [word.start for word in queries], axis=-2)

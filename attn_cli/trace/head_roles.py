@@ -190,5 +190,4 @@ def block_means(weights: Array, allowed: Bools, rows: int, columns: int) -> Arra
     in_rows = (np.add.reduceat(values, starts[0], axis=-2) for values in both)
     sums, counts = (np.add.reduceat(values, starts[1], axis=-1) for values in in_rows)
     empty, is_seen = np.full_like(sums, np.nan), np.broadcast_to(counts > 0, sums.shape)
-    means: Array = np.divide(sums, counts, out=empty, where=is_seen)
-    return means
+    return np.divide(sums, counts, out=empty, where=is_seen)

@@ -160,8 +160,7 @@ def entropy(weights: Array) -> Array:
     bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1)
     total = weights.sum(axis=-1)
     total = np.where(total > 0, total, 1.0)
-    found: Array = np.maximum(bits / total + np.log2(total), 0) + 0.0  # rounding may leave less than nothing
-    return found
+    return np.maximum(bits / total + np.log2(total), 0) + 0.0  # rounding may leave less than nothing
 
 
 def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE) -> list[float | None]:

@@ -202,8 +202,7 @@ def _opener() -> OpenerDirector:
             target = parse.urljoin(req.full_url, headers.get("Location", ""))
             if not target.lower().startswith(("http://", "https://")):
                 raise ValueError(f"it redirects to {target}")
-            answer: HTTPResponse | None = super().http_error_302(req, fp, code, msg, headers)
-            return answer
+            return super().http_error_302(req, fp, code, msg, headers)
 
         http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 

@@ -238,5 +238,4 @@ def _units(rows: Array) -> Array:
     largest = np.abs(rows).max(axis=1, keepdims=True)
     rows = rows / np.where(largest == 0, 1, largest)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, np.newaxis]
-    units: Array = rows / np.where(lengths == 0, 1, lengths)
-    return units
+    return rows / np.where(lengths == 0, 1, lengths)

@@ -368,8 +368,7 @@ def log_buckets(away: Ints, buckets: int, farthest: int) -> Ints:
     # the same logarithm of both, for a share of just 1 must be no more
     share = np.log(far) / np.log(np.full_like(far, (farthest - 1) / middle))
     wide = np.ceil(share * np.float32(middle - 1)) + middle
-    found: Ints = np.where(np.abs(away) <= middle, away, (wide * np.sign(away)).astype(np.intp))
-    return found
+    return np.where(np.abs(away) <= middle, away, (wide * np.sign(away)).astype(np.intp))
 
 
 def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:
