@@ -67,30 +67,24 @@ def test_every_way_gives_the_readable_cores_results_whatever_the_tiles(kind, til
     within(made(kind))  # small work, without tiles
 
 
+TILES = [  # n_q, n_k: past SMALL and never a multiple of a tile; and what is not usual
+    *("300 200", "300 700 rule=causal distance=9", "700 300 rule=causal-bottom-right scores=words"),
+    "400 613 rule=window:2 padding=right scores=words distance=3",
+    *("500 513 rule=array bias=shut scores=outlier", "513 511 padding=left scores=huge"),
+    *("260 520 bias=low scores=opposite", "270 600 scores=one_word distance=9", "1 20000 scores=words"),
+    *("3 9000 bias=slopes", "20000 1 rule=causal", "9000 2 scores=sharp"),
+    *("513 511 scores=huge cap=30 rule=window:3:0", "300 700 scores=sharp cap=2000 distance=9"),
+]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [  # n_q, n_k: past SMALL and never a multiple of a tile
-        ((300, 200), {}),
-        ((300, 700), {"rule": "causal", "distance": "9"}),
-        ((700, 300), {"rule": "causal-bottom-right", "scores": "words"}),
-        ((400, 613), {"rule": "window:2", "padding": "right", "scores": "words", "distance": "3"}),
-        ((500, 513), {"rule": "array", "bias": "shut", "scores": "outlier"}),
-        ((513, 511), {"padding": "left", "scores": "huge"}),
-        ((260, 520), {"bias": "low", "scores": "opposite"}),
-        ((270, 600), {"scores": "one word", "distance": "9"}),
-        ((1, 20_000), {"scores": "words"}),
-        ((3, 9_000), {"bias": "slopes"}),
-        ((20_000, 1), {"rule": "causal"}),
-        ((9_000, 2), {"scores": "sharp"}),
-        ((513, 511), {"scores": "huge", "cap": "30", "rule": "window:3:0"}),
-        ((300, 700), {"scores": "sharp", "cap": "2000", "distance": "9"}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("kind", TILES)
 @like_cases
-def test_tiles_of_the_real_size_give_the_readable_cores_results(shape, kind, dtype):
-    within(made(Kind(*shape, 20, 3, dtype, **kind)), k=4 if dtype == "float32" else heads_module.FEW + 8)
+def test_tiles_of_the_real_size_give_the_readable_cores_results(kind, dtype):
+    n_q, n_k, *more = kind.split()
+    told = dict(one.replace("_", " ").split("=") for one in more)
+    k = 4 if dtype == "float32" else heads_module.FEW + 8
+    within(made(Kind(int(n_q), int(n_k), 20, 3, dtype, **told)), k=k)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

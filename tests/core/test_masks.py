@@ -38,12 +38,10 @@ def test_a_rule_lets_a_query_look_where_its_definition_says(name, n_q, n_k, a, b
     assert named("none", n_q, n_k) is None
 
 
-UNKNOWN = (
-    "casual Causal window window: window:-1 window:x window:N window:1:2:3 window:1: window::1 window:1:-1"
-)
+UNKNOWN = "casual Causal causal:1 window window: window:-1 window:x window:N window:1:2:3 window:1: window::1"
 
 
-@pytest.mark.parametrize("name", [*UNKNOWN.split(), "causal:1", ""])
+@pytest.mark.parametrize("name", [*UNKNOWN.split(), "window:1:-1", ""])
 def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
     with pytest.raises(UsageError, match="There is no mask") as refused:
         named(name, 2, 2)
@@ -55,17 +53,14 @@ def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
             trace_self("a b", Settings(embedding="random", mask=name))
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_a_window_of_two_numbers_is_told_in_words():
+    for name, said in (
         ("window:2:3", "from 2 places before its own to 3 places after it."),
         ("window:1:0", "from 1 place before its own to its own place."),
         ("window:0:1", "from its own place to 1 place after it."),
-    ],
-)
-def test_a_window_of_two_numbers_is_told_in_words(name, said):
-    rule, numbers = rule_named(name)
-    assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
+    ):
+        rule, numbers = rule_named(name)
+        assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
 
 
 # Some rows and some keys of a mask, for those who go over it tile by tile
@@ -83,10 +78,8 @@ def masks_and_rows(draw):
 def one_mask(draw, n_q, n_k):
     rule = draw(st.sampled_from(["none", "causal", "causal-bottom-right", "window", "window:L:R", "array"]))
     if rule == "array":
-        allowed = np.random.default_rng(draw(st.integers(0, 99))).random((n_q, n_k)) < draw(
-            st.sampled_from([0.1, 0.5, 1.0])
-        )
-        mask = Mask("given", n_q, n_k, allowed)
+        numbers = np.random.default_rng(draw(st.integers(0, 99))).random((n_q, n_k))
+        mask = Mask("given", n_q, n_k, numbers < draw(st.sampled_from([0.1, 0.5, 1.0])))
     else:
         numbers = [draw(st.integers(0, 12)) for _ in range({"window": 1, "window:L:R": 2}.get(rule, 0))]
         mask = named(":".join([rule.partition(":")[0], *map(str, numbers)]), n_q, n_k)
@@ -133,14 +126,10 @@ def test_a_part_of_the_keys_that_begins_behind_the_padding_is_seen():
 ROWS = [[True, False, True], [False, True, True]]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [ROWS, np.array(ROWS), np.array(ROWS, dtype=int).tolist(), np.array(ROWS, dtype=float)],
-    ids=type,
-)
-def test_true_means_what_the_file_is_said_to_mean_by_it(values):
-    np.testing.assert_array_equal(whole(mask_from_values("m", values, "allowed", 2, 3)), ROWS)
-    np.testing.assert_array_equal(whole(mask_from_values("m", values, "blocked", 2, 3)), np.logical_not(ROWS))
+def test_true_means_what_the_file_is_said_to_mean_by_it():
+    for values in (ROWS, np.array(ROWS), np.array(ROWS, dtype=int).tolist(), np.array(ROWS, dtype=float)):
+        for meaning, wanted in (("allowed", ROWS), ("blocked", np.logical_not(ROWS))):
+            np.testing.assert_array_equal(whole(mask_from_values("m", values, meaning, 2, 3)), wanted)
 
 
 MISFITS = [

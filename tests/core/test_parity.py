@@ -201,12 +201,8 @@ def test_their_multihead_attention_is_attend_between_two_projections(padded, kin
         output, weights = layer(q, kv, kv, average_attn_weights=False, **options)
         mean = layer(q, kv, kv, **options)[1]
     W, b, W_o, b_o = (p.detach().numpy() for p in layer.parameters())
-    Q, K, V = (
-        (M @ W[i * d : (i + 1) * d].T + b[i * d : (i + 1) * d])
-        .reshape(batch, -1, heads, d // heads)
-        .swapaxes(1, 2)
-        for i, M in enumerate((X, Y, Y))
-    )
+    made = (M @ W[i * d : (i + 1) * d].T + b[i * d : (i + 1) * d] for i, M in enumerate((X, Y, Y)))
+    Q, K, V = (M.reshape(batch, -1, heads, d // heads).swapaxes(1, 2) for M in made)
     ours, each = attend(Q, K, V, allowed, bias, lengths=lengths)
     close(ours, weights.numpy(), "float64", 100)
     close(ours.mean(axis=1), mean.numpy(), "float64", 100)

@@ -372,9 +372,6 @@ def works(folder, name):
     assert read_model(file).last.heads[0].name == "subject"
 
 
-posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-
-
 SCORING = ("scoring", [*OPTIONS, "--dev", "dev.conllu", "--epochs", "1"], {"dev": (12_000, 3)})
 INTERRUPTED = [
     ("epoch 3:", [*OPTIONS, "--epochs", "10000"], {}),
@@ -383,7 +380,7 @@ INTERRUPTED = [
 ]
 
 
-@posix
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize(("phrase", "args", "files"), INTERRUPTED)
 def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_and_says_so_or_changes_nothing(
     phrase, args, files, little

@@ -212,17 +212,14 @@ def test_only_links_to_earlier_words_have_a_lead():
     assert [lead for _, lead, _ in tally.leads] == pytest.approx([0.3, 0.3])
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
+def test_a_pattern_finds_the_right_places():
+    found = right_places(["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2)
+    for name, right in (
         *(("previous", {1: 0, 2: 1, 3: 2, 4: 3, 5: 4}), ("itself", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5})),
         *(("first", {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}), ("same", {3: 0, 4: 1}), ("induction", {3: 1, 4: 2})),
         *(("noun", {2: 1, 3: 1, 4: 1, 5: 4}), ("verb", {3: 2, 4: 2, 5: 2}), ("article", {1: 0, 4: 3})),
-    ],
-)
-def test_a_pattern_finds_the_right_places(name, right):
-    words, tags = ["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2
-    assert right_places(words, tags)[name] == right
+    ):
+        assert found[name] == right
     assert right_places(["no", "no", "no"], ["X"] * 3)["induction"] == {}  # what followed is the word itself
 
 

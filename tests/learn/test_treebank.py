@@ -208,18 +208,15 @@ def test_without_punctuation_pronouns_have_new_places_and_without_a_passage_a_fi
         passages(tmp_path, "")
 
 
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
+def test_a_malformed_record_is_refused_with_its_line(tmp_path):
+    for record, said in (
         *(("{", "not JSON"), ("[1]", "JSON object"), (SHE | {"tokens": "Anna"}, "tokens")),
         *((SHE | {"tokens": []}, "0 tokens"), (SHE | {"tokens": [*TOKENS, ""]}, "tokens")),
         *((SHE | {"pronoun": 11}, "0 to 10"), (SHE | {"pronoun": True}, "pronoun")),
         *((SHE | {"antecedents": []}, "must hold a span"), (SHE | {"antecedents": [[1, 1]]}, "antecedents")),
         *((SHE | {"antecedents": [[0, 12]]}, "antecedents"), (SHE | {"antecedents": [[0]]}, "antecedents")),
         *((SHE | {"antecedents": 3}, "antecedents"), (SHE | {"candidates": [["a", "b"]]}, "candidates")),
-    ],
-)
-def test_a_malformed_record_is_refused_with_its_line(tmp_path, record, said):
-    with pytest.raises(InputError) as refused:
-        passages(tmp_path, HIM, record)
-    assert "line 2" in refused.value.message and said in refused.value.message
+    ):
+        with pytest.raises(InputError) as refused:
+            passages(tmp_path, HIM, record)
+        assert "line 2" in refused.value.message and said in refused.value.message

@@ -154,44 +154,36 @@ def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are
     assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
 
 
-@pytest.mark.parametrize(
-    ("name", "head", "what"),
-    [
+def test_explain_says_how_often_a_head_is_right_and_what_it_lives_on_by_what_is_left_without_the_distance():
+    for name, head, what in (
         ("roles", "subject", "it needs both, the words and their distance"),
         ("roles", "possessor", "it relies mainly on the words themselves"),
         ("roles-deep", "coordination", "it relies mainly on the words themselves"),
         ("roles", "previous", "it relies mainly on distance"),
-    ],
-)
-def test_explain_says_how_often_a_head_is_right_and_what_it_lives_on_by_what_is_left_without_the_distance(
-    name, head, what
-):
-    _, said = explained(FOX, projection=name, head=head)
-    score = bundled(name).facts["scores"][head]
-    for one in (
-        f"is right for {score['accuracy']:.1%} of the words that have the relation",
-        f"best fixed distance is right for {score['baseline']:.1%}",
-        f"Of its strongest links to another word, {score['precision']:.1%} are right.",
-        f"for the distance, it is right for {score['content']:.1%}: {what}.",
     ):
-        assert one in said
-    if score["hard"] is not None:
-        assert f"Where that distance is wrong, it is right for {score['hard']:.1%}; without" in said
-    if "both" not in what:
-        assert (score["content"] >= 0.8 * score["accuracy"]) == ("words" in what)
+        _, said = explained(FOX, projection=name, head=head)
+        score = bundled(name).facts["scores"][head]
+        for one in (
+            f"is right for {score['accuracy']:.1%} of the words that have the relation",
+            f"best fixed distance is right for {score['baseline']:.1%}",
+            f"Of its strongest links to another word, {score['precision']:.1%} are right.",
+            f"for the distance, it is right for {score['content']:.1%}: {what}.",
+        ):
+            assert one in said
+        if score["hard"] is not None:
+            assert f"Where that distance is wrong, it is right for {score['hard']:.1%}; without" in said
+        if "both" not in what:
+            assert (score["content"] >= 0.8 * score["accuracy"]) == ("words" in what)
 
 
-UNMEASURED = [
-    *(({"mask": "causal"}, "under a mask"), ({"score": "cosine"}, "with cosine scores")),
-    ({"mask": "window:1", "score": "dot"}, "under a mask and with dot scores"),
-    ({"tokenizer": "characters"}, "on characters"),
-]
-
-
-@pytest.mark.parametrize(("options", "how"), UNMEASURED)
-def test_a_score_is_not_told_where_it_was_not_measured(options, how):
-    _, said = explained("The dog chased the cat", **options)
-    assert f"How often it is right {how} was not measured." in said and "is right for" not in said
+def test_a_score_is_not_told_where_it_was_not_measured():
+    for options, how in (
+        *(({"mask": "causal"}, "under a mask"), ({"score": "cosine"}, "with cosine scores")),
+        ({"mask": "window:1", "score": "dot"}, "under a mask and with dot scores"),
+        ({"tokenizer": "characters"}, "on characters"),
+    ):
+        _, said = explained("The dog chased the cat", **options)
+        assert f"How often it is right {how} was not measured." in said and "is right for" not in said
 
 
 def test_the_mean_and_a_second_text_change_no_focus_and_one_head_s_caption_is_not_that_of_all():

@@ -16,15 +16,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
 from attn_cli.models import model_file
-from attn_cli.models.model_file import (
-    BUNDLED,
-    EXPONENTS,
-    dequantized,
-    model_arrays,
-    named,
-    quantized,
-    read_model,
-)
+from attn_cli.models.model_file import BUNDLED, EXPONENTS, dequantized, named, quantized, read_model
 from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import VectorTable
 from tests import shell, small_models as models
@@ -222,18 +214,21 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
         assert all(name in said for name in both)
 
 
-@pytest.mark.parametrize(
-    ("args", "named"),
-    [
-        ("-p ./m.safetensors -e v.txt --heads 2", "--heads"),
-        ("-p ./m.safetensors -e v.txt --layer 3", "layer"),
-        ("-p ./m.safetensors -e v.txt --head subject", "mine"),
-        ("-p ./m.safetensors -e v.txt --layer 0 --head mine", "0, 1"),
-        ("-p roles --head -1", "subject"),
-        ("-p roles --head Subject", "subject"),
-        ("-e v.txt --oov model", "--oov"),
-    ],
-)
+WRONG = {
+    "--heads 2": "--heads",
+    "--layer 3": "layer",
+    "--head subject": "mine",
+    "--layer 0 --head mine": "0, 1",
+}
+WRONG = {f"-p ./m.safetensors -e v.txt {options}": named for options, named in WRONG.items()}
+WRONG |= {
+    "-p roles --head -1": "subject",
+    "-p roles --head Subject": "subject",
+    "-e v.txt --oov model": "--oov",
+}
+
+
+@pytest.mark.parametrize(("args", "named"), WRONG.items())
 def test_wrong_usage_is_2_and_says_what_there_is(args, named, files, at):
     files(3)
     assert named in shell.refused("self", "a cat", *args.split())
@@ -403,7 +398,7 @@ def test_quantized_matrices_take_half_the_bytes_near_what_was_and_stay_the_same(
     draw = np.random.default_rng(0)  # the file has eight bits a number already: others are made of them
     arrays = {
         name: value if value.dtype == np.uint8 else (value * draw.random(value.shape)).astype(np.float16)
-        for name, value in model_arrays(str(data_path("roles.safetensors")))[0].items()
+        for name, value in model_file.model_arrays(str(data_path("roles.safetensors")))[0].items()
     }
     small = quantized(arrays)
     assert bytes_of(small) < 0.55 * bytes_of(arrays)
@@ -463,7 +458,7 @@ def test_training_with_eight_bits_writes_half_the_bytes_and_says_so_in_the_file(
     (plain, _), (small, about) = (read_safetensors(at / f"{bits}.safetensors") for bits in ("16", "8"))
     assert bytes_of(small) < 0.6 * bytes_of(plain) and '"bits": "8"' in about["facts"]
     expected = dequantized(quantized(plain))
-    found = model_arrays(str(at / "8.safetensors"))[0]
+    found = model_file.model_arrays(str(at / "8.safetensors"))[0]
     for name, wanted in expected.items():  # of two trainings: an eighth bit may be rounded the other way
         np.testing.assert_allclose(found[name], wanted, atol=np.abs(wanted).max() / 64, err_msg=name)
     model = ("-p", "8.safetensors", "--head", "subject")

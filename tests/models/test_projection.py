@@ -57,18 +57,6 @@ def test_the_layer_output_is_the_heads_side_by_side_times_their_weight(layout):
     close(trace.layer_output, joined @ W_o + b_o)
 
 
-def test_scale_follows_one_head_s_queries_and_cross_attention_takes_the_rest_from_the_context():
-    trace = trace_self("a b c", Settings(embedding="random", dim=8, heads=2))
-    assert trace.scale == pytest.approx(1 / np.sqrt(4), abs=1e-15)
-    settings = Settings(embedding="random", dim=6, projection="random", seed=3)
-    trace = trace_cross("a b", "c d e", settings)
-    head = trace.heads[0]
-    close(head.q, trace.x_query @ head.W_q)
-    close(head.k, trace.x_key @ head.W_k)
-    close(head.v, trace.x_key @ head.W_v)
-    assert (head.q.shape, head.k.shape, head.weights.shape) == ((2, 6), (3, 6), (2, 3))
-
-
 @pytest.mark.parametrize("make", [lambda: identity(6, 4), lambda: random(6, 4, 0)])
 def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_are_named(make):
     with pytest.raises(UsageError) as refused:
@@ -80,21 +68,16 @@ def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_
 EYES = dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), np.eye(2))
 
 
-MISFITS = [
-    *(
+def test_weights_that_do_not_fit_are_refused_and_named():
+    for wrong, said in (
         ({"W_v": np.ones((3, 3))}, "(1, 2) ... W_v ... (3, 3)"),
         ({"W_o": np.ones((3, 2))}, "W_o ... (3, 2) ... 2 columns"),
-    ),
-    *(({name: [1.0, 2.0, 3.0]}, name) for name in ("b_k", "b_o")),
-    ({"b_o": [1.0]}, "b_o"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "said"), MISFITS)
-def test_weights_that_do_not_fit_are_refused_and_named(wrong, said):
-    with pytest.raises(InputError) as error:
-        trace_matrices("compute", given(X=[[1.0, 2.0]], **EYES | wrong), Settings())
-    assert all(name in error.value.message for name in said.split(" ... "))
+        *(({name: [1.0, 2.0, 3.0]}, name) for name in ("b_k", "b_o")),
+        ({"b_o": [1.0]}, "b_o"),
+    ):
+        with pytest.raises(InputError) as error:
+            trace_matrices("compute", given(X=[[1.0, 2.0]], **EYES | wrong), Settings())
+        assert all(name in error.value.message for name in said.split(" ... "))
 
 
 RANDOM = Settings(embedding="random", projection="identity", dim=6)

@@ -61,7 +61,11 @@ def test_every_head_of_every_layer_is_in_the_trace(folder, expected):
         assert [(one.layer, one.name) for one in trace.heads] == [(0, head), (1, head)]
         for layer, one in enumerate(trace.heads):
             alone = trace_self(TEXT, Settings(model=folder, layer=layer, head=head))
-            np.testing.assert_allclose(one.weights, alone.weights, atol=FLOAT32)
+            wanted = expected[layer].mean(axis=0) if head == "mean" else expected[layer, int(head)]
+            for found in (one, alone):
+                np.testing.assert_allclose(found.weights, wanted, atol=1e-5)
+            assert (alone.kind, alone.mask_name, alone.projection.layer) == ("masked", "causal", layer)
+            assert alone.query_tokens == alone.key_tokens == tuple(TEXT) and alone.head_names == ("0", "1")
     assert record("compare", TEXT, "-m", folder, "--vary", "layer=0,1")["values"] == [0, 1]
 
 
@@ -345,20 +349,17 @@ def test_every_format_has_them(command, format, folder, bert, at):
 CROSSED = ("cross.npy", "three.npz --context-tokens 'w x y z'")
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
+def test_what_does_not_go_together_is_refused_in_one_line(folder, at):
+    np.savez(at / "three.npz", attentions=np.full((3, 1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
+    np.savez(at / "one.npz", attentions=np.full((1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
+    np.save(at / "cross.npy", np.full((2, 1, 2, 4), 0.25))
+    for command, says in (
         ("show one.npz --head rollout", "goes through layers, and"),
         *((f"show {file} --head rollout", "needs self-attention") for file in CROSSED),
         *((f"show one.npz --layer {layer}", "needs several layers") for layer in ("all", "mean")),
         ("self 'a b' -m {gpt2} --next -1", "--next"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_one_line(command, says, folder, at):
-    np.savez(at / "three.npz", attentions=np.full((3, 1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
-    np.savez(at / "one.npz", attentions=np.full((1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
-    np.save(at / "cross.npy", np.full((2, 1, 2, 4), 0.25))
-    assert says in refused(*shlex.split(command.format(gpt2=folder)))
+    ):
+        assert says in refused(*shlex.split(command.format(gpt2=folder)))
 
 
 def test_a_decoder_s_cross_attention_has_no_rollout(transformers, tmp_path):

@@ -19,7 +19,7 @@ from tests.alike import FLOAT32
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, PIECES, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
-from tests.models.checkpoints.test_run import by_loops, close
+from tests.models.checkpoints.test_run import close
 from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of, record, told
 from tests.shell import refused
 from tests.small_models import trace_checkpoint
@@ -46,19 +46,6 @@ def softmax(scores, mask=None):
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
     exps = np.exp(scores - scores.max(axis=1, keepdims=True))
     return exps / exps.sum(axis=1, keepdims=True)
-
-
-def test_a_head_of_a_gpt2_is_a_trace(gpt2_folder):
-    layers, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
-    trace = dabca(gpt2_folder, layer=0, head="1")
-    assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
-    assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", 0)
-    assert trace.head_names == ("0", "1") and trace.shown.name == "1"
-    close(trace.weights, layers[0][1])
-    close(trace.weights @ trace.shown.v, trace.output)
-    assert trace_checkpoint("masked", "ab", None, Settings(), gpt2_folder).projection.layer == 1
-    mean = dabca(gpt2_folder, head="mean")
-    close(mean.weights, layers[1].mean(axis=0))
 
 
 def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):

@@ -159,9 +159,8 @@ def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tok
     assert "Head 0.0 and head 1.1 are knocked out: what they give is zero" in out
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
+def test_what_cannot_be_knocked_out_is_refused_in_one_line(models):
+    for command, says in (
         ("self she -p roles --knock-out 0.1", "from what the heads of layer 0 of roles give"),
         ("self she -e random --knock-out 0.1", "nothing is computed from"),
         ("self she -p roles-deep --knock-out 4.subject", "the heads of layer 4 of roles-deep"),
@@ -175,7 +174,5 @@ def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tok
         ("heads dabca -m MODEL --rollout --knock-out 0.1", "--knock-out does not apply to a rollout"),
         ("self dabca -m MODEL --head rollout --knock-out 0.1", "--knock-out does not apply to a rollout"),
         ("self dabca -m MODEL --knock-out 0.2", "Heads are 0, 1; mlp is the layer's network."),
-    ],
-)
-def test_what_cannot_be_knocked_out_is_refused_in_one_line(command, says, models):
-    assert says in refused(*shlex.split(command.replace("MODEL", models[0])))
+    ):
+        assert says in refused(*shlex.split(command.replace("MODEL", models[0])))

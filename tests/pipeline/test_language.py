@@ -147,9 +147,8 @@ NO_POSITIONS = "without positions added to its vectors: its heads have a positio
 SEVERAL = "--mask, --temperature and --positions hold for the weights, not for them."
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_tells_so():
+    for options, said in (
         *((line, ()) for line in ("--pad 2", "--pad 2 --pad-side left", "--layer 0", "--layer all")),
         ("--positions sinusoidal", (f"--positions {WEIGHTS_ALONE}", NO_POSITIONS)),
         ("--positions sinusoidal --pad 2 --layer 0", (NO_POSITIONS,)),
@@ -158,17 +157,15 @@ SEVERAL = "--mask, --temperature and --positions hold for the weights, not for t
         ("--score dot", (f"--score {WEIGHTS_ALONE}",)),
         ("--round 0", (f"--round {WEIGHTS_ALONE}",)),
         ("--score scaled", ()),
-    ],
-)
-def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_tells_so(options, said):
-    command = ("masked", TEXT, *MODEL)
-    plain, found = record(*command), record(*command, *options.split())
-    assert_alike(found["next_words"], plain["next_words"], FLOAT32)
-    is_same = "pad" in options or "layer" in options or options == "--score scaled"
-    assert is_same or not np.allclose(found["weights"], plain["weights"])
-    shown = " ".join(here(*command, *options.split()).out.split())
-    assert all(part in shown for part in said)
-    assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
+    ):
+        command = ("masked", TEXT, *MODEL)
+        plain, found = record(*command), record(*command, *options.split())
+        assert_alike(found["next_words"], plain["next_words"], FLOAT32)
+        is_same = "pad" in options or "layer" in options or options == "--score scaled"
+        assert is_same or not np.allclose(found["weights"], plain["weights"])
+        shown = " ".join(here(*command, *options.split()).out.split())
+        assert all(part in shown for part in said)
+        assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
 
 
 def test_every_head_is_listed_and_those_with_names_are_found_by_them():

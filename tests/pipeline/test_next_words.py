@@ -54,9 +54,8 @@ def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
     every = trace_self("dabca", Settings(model=folder, next=50)).next_words
     same(every, *likeliest(logits, names, 6))
     assert sum(one.probability for one in every.words) == pytest.approx(1)
-    np.testing.assert_allclose(
-        [one.logit for one in every.words], [logits[one.id] for one in every.words], atol=1e-5
-    )
+    for one in every.words:
+        assert one.logit == pytest.approx(logits[one.id], abs=1e-5)
 
 
 def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
@@ -76,9 +75,8 @@ def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tm
 
 def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch):
     folder, read, original = causal(tmp_path), [], Weights.stored
-    monkeypatch.setattr(
-        Weights, "stored", lambda self, name, *shape: (read.append(name), original(self, name, *shape))[1]
-    )
+    kept = lambda self, name, *shape: read.append(name) or original(self, name, *shape)  # noqa: E731
+    monkeypatch.setattr(Weights, "stored", kept)
     trace_self("dab", Settings(model=folder, layer=0))
     assert not any(name.startswith(("h.1", "h.0.mlp", "ln_f")) for name in read)
     trace_self("dab", Settings(model=folder, layer=0, next=1))
@@ -108,17 +106,14 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
     assert any("sees the words it would have to predict" in note for note in every.notes)
 
 
-@pytest.mark.parametrize(
-    ("text", "pieces", "head", "told"),
-    [
+def test_a_note_says_why_a_model_names_no_words(tmp_path):
+    for text, pieces, head, told in (
         ("the cat", PIECES, True, "Put [MASK] into the text"),
         ("the cat", [word for word in PIECES if word != "[MASK]"], True, "no mask token"),
         (FRAMED, PIECES, False, "no language-model head"),
-    ],
-)
-def test_a_note_says_why_a_model_names_no_words(text, pieces, head, told, tmp_path):
-    record = record_of("self", text, "-m", encoder(tmp_path, pieces, head=head), "--next", "3")
-    assert record["next_words"] is None and told in record["notes"][-1]
+    ):
+        record = record_of("self", text, "-m", encoder(tmp_path, pieces, head=head), "--next", "3")
+        assert record["next_words"] is None and told in record["notes"][-1]
     untied = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
     assert untied.next_words is None and "no language-model head" in untied.notes[-1]
 

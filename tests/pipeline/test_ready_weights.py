@@ -69,22 +69,21 @@ ONE = left_padded("everything")[..., 1:, 1:]  # token of padding
 SAME = ("<|endoftext|>",) * 3 + ("a", "b", "c")
 
 
-@pytest.mark.parametrize(
-    ("weights", "tokens", "pads", "beside"),
-    [
+def test_tokens_of_padding_are_told_from_the_start_of_a_text(tmp_path):
+    for weights, tokens, pads, beside in (
         (ONE, ("[PAD]", *WORDS), 1, {}),
         (ONE, ("[CLS]", *WORDS), 0, {}),  # a start of the text, not padding
         (ONE, ("x", *WORDS), 1, {"attention_mask": np.arange(N - 1) > 0}),
         (left_padded("padding"), SAME, PADS, {}),  # the text starts with the same token
-    ],
-)
-def test_tokens_of_padding_are_told_from_the_start_of_a_text(weights, tokens, pads, beside, tmp_path):
-    n = len(tokens)
-    weights = weights.copy()
-    weights[..., :1, :] = 1 / n if pads == 1 else weights[..., :1, :]
-    found = record(saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens), **beside}))
-    shown = np.ones((n, n), bool) if found["mask"] is None else np.array(found["mask"])
-    assert (~shown.any(axis=0)).sum() == pads
+    ):
+        n = len(tokens)
+        weights = weights.copy()
+        weights[..., :1, :] = 1 / n if pads == 1 else weights[..., :1, :]
+        found = record(
+            saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens), **beside})
+        )
+        shown = np.ones((n, n), bool) if found["mask"] is None else np.array(found["mask"])
+        assert (~shown.any(axis=0)).sum() == pads
 
 
 def test_a_stated_causal_mask_excuses_the_rows_of_padding_and_no_others(tmp_path):
@@ -128,20 +127,17 @@ def path(tmp_path):
     return saved(tmp_path / "a.npz", {"attentions": WEIGHTS, "tokens": np.array(TOKENS)})
 
 
-@pytest.mark.parametrize(
-    ("layer", "head", "labels", "weights"),
-    [
+def test_heads_of_layers_say_which_they_are_of(path):
+    for layer, head, labels, weights in (
         ("all", "1", [(0, "1"), (1, "1"), (2, "1")], WEIGHTS[:, 1]),
         ("all", "all", [(layer, head) for layer in range(3) for head in "01"], WEIGHTS.reshape(6, 4, 4)),
         ("1", "all", [(1, "0"), (1, "1")], WEIGHTS[1]),
-    ],
-)
-def test_heads_of_layers_say_which_they_are_of(path, layer, head, labels, weights):
-    found = record(path, "--layer", layer, "--head", head)
-    assert [(one["layer"], one["name"]) for one in found["heads"]] == labels
-    close([one["weights"] for one in found["heads"]], weights)
-    shown = here("show", path, "--layer", layer, "--head", head).out
-    assert layer != head or all(f"{one}.{name}" in shown for one, name in labels)
+    ):
+        found = record(path, "--layer", layer, "--head", head)
+        assert [(one["layer"], one["name"]) for one in found["heads"]] == labels
+        close([one["weights"] for one in found["heads"]], weights)
+        shown = here("show", path, "--layer", layer, "--head", head).out
+        assert layer != head or all(f"{one}.{name}" in shown for one, name in labels)
 
 
 @pytest.mark.parametrize(("head", "expected"), [("1", WEIGHTS[:, 1].mean(0)), ("mean", WEIGHTS.mean((0, 1)))])
@@ -275,9 +271,8 @@ def test_settings_choose_as_the_options_do():
     assert show(np.tril(np.full((4, 4), 0.25)), SENTENCE).mask_name == "causal"
 
 
-@pytest.mark.parametrize(
-    ("given", "tokens", "context", "says"),
-    [
+def test_what_are_no_weights_is_refused_in_one_line():
+    for given, tokens, context, says in (
         (drawn(4, 4), "the cat", None, "tokens holds 2 tokens; the array has 4 queries (rows)."),
         (drawn(4, 4), "a b c d e", None, "tokens holds 5 tokens; the array has 4 queries (rows)."),
         (drawn(2, 3), "a b", "c", "context_tokens holds 1 token; the array has 3 keys (columns)."),
@@ -290,10 +285,8 @@ def test_settings_choose_as_the_options_do():
         ((drawn(2, 2), drawn(3, 3)), None, None, "layer 0 has shape (2, 2), layer 1 (3, 3)."),
         ("she likes", None, None, "is not a matrix of numbers"),
         (None, None, None, "is not a matrix of numbers"),
-    ],
-)
-def test_what_are_no_weights_is_refused_in_one_line(given, tokens, context, says):
-    with pytest.raises(ValueError) as caught:
-        show(given, tokens, context)
-    assert isinstance(caught.value, AttnError) and caught.value.code == 65
-    assert says in str(caught.value) and "\n" not in str(caught.value)
+    ):
+        with pytest.raises(ValueError) as caught:
+            show(given, tokens, context)
+        assert isinstance(caught.value, AttnError) and caught.value.code == 65
+        assert says in str(caught.value) and "\n" not in str(caught.value)

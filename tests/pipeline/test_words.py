@@ -28,9 +28,8 @@ def test_eight_words_without_a_vector_are_named_and_of_more_the_first_eight():
     assert nine.startswith(f"No vector for {', '.join(words[:8])}, ...: ")
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "end"),
-    [
+def test_unknown_words_that_start_alike_are_named_and_no_others():
+    for text, settings, end in (
         ("grumf 中文 zwunt 日本 the", Settings(projection="roles"), "the same for 中文 and 日本."),
         ("grumf 中文 zwunt 日本 the", Settings(projection="roles-deep"), "the same for 中文 and 日本."),
         ("the grumf sat", PLAIN, "builds a vector from features of its spelling (shape, endings)."),
@@ -38,10 +37,8 @@ def test_eight_words_without_a_vector_are_named_and_of_more_the_first_eight():
         (CROWD, PLAIN, " and 4 more."),
         ("the 中文 日本 sat", Settings(oov="zero"), ": zeros stand in."),
         ("the 中文 日本 sat", Settings(oov="random"), ": random vectors stand in."),
-    ],
-)
-def test_unknown_words_that_start_alike_are_named_and_no_others(text, settings, end):
-    assert note(trace_self(text, settings)).endswith(end)
+    ):
+        assert note(trace_self(text, settings)).endswith(end), (text, settings)
 
 
 def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
@@ -67,24 +64,21 @@ def test_a_word_that_is_off_gets_nothing_and_the_others_share_its_weight():
     assert any("fox (3)" in note for note in after["notes"])
 
 
-@pytest.mark.parametrize(
-    ("command", "allowed"),
-    [
+def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding():
+    she = "she likes coffee"
+    for command, allowed in (
         (("self", FOX, "--without", "fox"), ["TTTFTTTTT"] * 9),
         (("self", FOX, "--without", "THE", "--without", "3"), ["FTTFTTFTT"] * 9),  # no THE: case-blind, both
-        (("masked", "she likes coffee", "--without", "she", "--pad", "1"), ["FFFF", "FTFF", "FTTF", "FTTF"]),
         (("self", "die Straße", "--without", "STRASSE"), ["TF"] * 2),
         (("cross", "she", "likes coffee", "--without", "coffee"), ["TF"]),
-        (("explain", "she likes coffee", "--without", "coffee"), ["TTF"] * 3),
+        (("explain", she, "--without", "coffee"), ["TTF"] * 3),
         (("lookup", "colour", "coffee=Porche", "color=black", "--without", "coffee"), ["FT"]),
-    ],
-)
-def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding(command, allowed):
-    found = record(*command)
-    assert ["".join("FT"[may] for may in row) for row in found["mask"]] == allowed
-    if "--pad" in command:
-        assert found["mask_name"] == "causal, padding, words off"
-        assert found["weights"][0] == [0.0] * 4  # nothing is left to look at
+        (("masked", she, "--without", "she", "--pad", "1"), ["FFFF", "FTFF", "FTTF", "FTTF"]),
+    ):
+        found = record(*command)
+        assert ["".join("FT"[may] for may in row) for row in found["mask"]] == allowed, command
+    assert found["mask_name"] == "causal, padding, words off"
+    assert found["weights"][0] == [0.0] * 4  # nothing is left to look at
 
 
 def test_words_of_a_long_text_are_off_wherever_a_tile_of_it_begins_or_ends():

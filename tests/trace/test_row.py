@@ -71,12 +71,9 @@ def test_the_most_that_entropy_can_be_counts_allowed_keys_and_a_row_with_one_is_
     assert [d.nearly_uniform for d in found] == [False, True, True, True]
 
 
-def test_equal_scores_are_nearly_uniform_and_said_so():
+def test_a_row_is_nearly_uniform_up_to_a_ratio_of_one_and_a_quarter_and_said_so():
     assert "Every row is nearly uniform" in told("self", "zzqa zzqb zzqc", "-p", "identity")
     assert "nearly uniform" not in told("self", "The cat sat on the mat")
-
-
-def test_a_row_is_nearly_uniform_up_to_a_ratio_of_one_and_a_quarter():
     weights = np.array([[0.336, 0.3, 0.364], [0.4, 0.3, 0.3], [0.5, 0.4, 0.1]])
     found = diagnose(weights, None, None, 1.0, None, None)
     assert [one.nearly_uniform for one in found] == [True, False, False]
@@ -94,13 +91,10 @@ def test_length_decides_where_the_nearest_by_cosine_is_another_and_shorter(seed)
     assert found == ((winner, nearest) if decided else None)
 
 
-@pytest.mark.parametrize(("longer", "found"), [(1.0005, None), (1.01, (0, 1))])
-def test_a_length_that_nobody_would_see_decides_nothing(longer, found):
-    K = np.array([[longer, 0.02], [1.0, 0.0]])
-    assert decided_by_length(np.array([[1.0, 0.0]]) @ K.T, K, np.ones((1, 2), bool)) == [found]
-
-
-def test_where_length_decides_it_is_said_and_cosine_scores_end_it(at):
+def test_a_length_that_nobody_would_see_decides_nothing_and_where_one_does_it_is_said(at):
+    for longer, found in ((1.0005, None), (1.01, (0, 1))):
+        K = np.array([[longer, 0.02], [1.0, 0.0]])
+        assert decided_by_length(np.array([[1.0, 0.0]]) @ K.T, K, np.ones((1, 2), bool)) == [found]
     (at / "vectors.txt").write_text(VECTORS)
     line = ("self", "the fox over dog", "-e", "vectors.txt")
     assert "Vector length decides here" in (out := told(*line)) and '"the" is 11.5 times as long' in out
@@ -164,18 +158,14 @@ def test_no_reason_is_made_of_the_last_bits_of_keys_that_are_alike(n):
         assert (one.content, one.decided) == (0, "distance")
 
 
-def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
-    rows = {"Q": [[1e6]], "K": [[1e6], [1e6 + 5e-7]], "V": [[1.0], [2.0]]}
-    trace = trace_matrices("compute", given_from(rows, "given"), Settings())
-    (one,) = trace.because(0)
+def test_scores_that_are_large_do_not_tie_and_content_and_distance_that_lead_by_as_much_decide_alike():
+    large = {"Q": [[1e6]], "K": [[1e6], [1e6 + 5e-7]], "V": [[1.0], [2.0]]}
+    alike = {"Q": [[1.0]], "K": [[1.0], [0.0]], "V": [[1.0], [2.0]], "position_scores": [[1.0, 0.0]]}
+    traces = [trace_matrices("compute", given_from(one, "given"), Settings()) for one in (large, alike)]
+    (one,), (both,) = (trace.because(0) for trace in traces)
     assert (one.winner_index, one.decided) == (1, "content")
-    assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
-
-
-def test_content_and_distance_that_lead_by_as_much_decide_alike():
-    rows = {"Q": [[1.0]], "K": [[1.0], [0.0]], "V": [[1.0], [2.0]], "position_scores": [[1.0, 0.0]]}
-    (one,) = trace_matrices("compute", given_from(rows, "given"), Settings()).because(0)
-    assert (one.content, one.distance, one.decided) == (1, 1, "both")
+    assert one.content == pytest.approx(0.5, abs=0.01) and traces[0].weights[0, 1] > 0.6
+    assert (both.content, both.distance, both.decided) == (1, 1, "both")
 
 
 @pytest.mark.parametrize("versus", [None, "lazy", "7"])

@@ -19,6 +19,7 @@ from attn_cli.io.files import data_path
 from attn_cli.io.json_text import dumps
 from attn_cli.settings.declare import declared
 from tests import small_models as models
+from tests.parsed import conllu
 from tests.schema import COMPLETE, SCHEMA
 from tests.shell import here, told
 from tests.thorough import like_cases, often
@@ -30,21 +31,10 @@ FITS = jsonschema_rs.validator_for(COMPLETE).is_valid  # a hundred times as fast
 DEFS = SCHEMA["$defs"]
 FOX = "The quick brown fox jumped over the lazy dog"
 LEAST_OF_TIES = 1 - 1e-5  # weights of words that are alike differ by less, also in float32
-# Nine words, one of them a mark; obl, nsubj, det and case are among their relations.
-TREEBANK = """\
-# text = The dog barks at the cat .
-1\tThe\t_\tDET\t_\t_\t2\tdet\t_\t_
-2\tdog\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
-3\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_
-4\tat\t_\tADP\t_\t_\t6\tcase\t_\t_
-5\tthe\t_\tDET\t_\t_\t6\tdet\t_\t_
-6\tcat\t_\tNOUN\t_\t_\t3\tobl\t_\t_
-7\t.\t_\tPUNCT\t_\t_\t3\tpunct\t_\t_
-
-1\tShe\t_\tPRON\t_\t_\t2\tnsubj\t_\t_
-2\tsleeps\t_\tVERB\t_\t_\t0\troot\t_\t_
-
-"""
+TREEBANK = conllu(
+    "The/DET/2/det dog/NOUN/3/nsubj barks/VERB/0/root at/ADP/6/case the/DET/6/det cat/NOUN/3/obl ./PUNCT/3/punct",
+    "She/PRON/2/nsubj sleeps/VERB/0/root",
+)
 
 
 def read(text: str) -> Record:

@@ -84,23 +84,20 @@ def test_a_head_is_chosen_by_its_name_or_its_number(settings):
         assert "mean and all" in refused.value.hint
 
 
-@pytest.mark.parametrize(
-    ("settings", "source", "oov"),
-    [
+def test_the_default_projection_is_learned_with_the_bundled_vectors_alone():
+    for settings, source, oov in (
         *((one, "learned", "model") for one in (LEARNED, Settings(embedding="word2vec"), ROLES)),
         *((one, "identity", "zero") for one in (Settings(heads=2), Settings(projection="identity"))),
         (RANDOM, "random", None),
         (Settings(projection="random"), "random", "zero"),
-    ],
-)
-def test_the_default_projection_is_learned_with_the_bundled_vectors_alone(settings, source, oov):
-    trace = trace_self(TEXT, settings)
-    assert (trace.projection.source, trace.embedding.oov) == (source, oov)
-    assert (trace.learned is None) == (source != "learned")
-    # Where values are word vectors, outputs have words, if these are asked for.
-    named = trace_text("self", TEXT, None, settings, name_outputs=True).output_words
-    are_vectors = source == "learned" or (source == "identity" and settings.heads is None)
-    assert trace.output_words is None and (named is not None) == are_vectors
+    ):
+        trace = trace_self(TEXT, settings)
+        assert (trace.projection.source, trace.embedding.oov) == (source, oov)
+        assert (trace.learned is None) == (source != "learned")
+        # Where values are word vectors, outputs have words, if these are asked for.
+        named = trace_text("self", TEXT, None, settings, name_outputs=True).output_words
+        are_vectors = source == "learned" or (source == "identity" and settings.heads is None)
+        assert trace.output_words is None and (named is not None) == are_vectors
 
 
 def test_dropped_punctuation_is_listed_for_both_sides():
@@ -135,15 +132,12 @@ def test_equal_words_differ_only_by_where_they_stand_and_beyond_a_heads_reach_no
         close(far, np.full(len(far), far[0]))
 
 
-@pytest.mark.parametrize("text", ["", "   \n", "...", "!?"])
-def test_a_text_without_a_token_is_refused(text):
-    with pytest.raises(InputError, match="no token"):
-        trace_self(text, RANDOM)
-    with pytest.raises(InputError, match="no token in the context"):
-        trace_cross("a", text, RANDOM)
-
-
-def test_one_word_attends_to_itself_alone_and_a_note_says_why():
+def test_a_text_without_a_token_is_refused_and_one_word_attends_to_itself_alone_with_a_note_on_why():
+    for text in ("", "   \n", "...", "!?"):
+        with pytest.raises(InputError, match="no token"):
+            trace_self(text, RANDOM)
+        with pytest.raises(InputError, match="no token in the context"):
+            trace_cross("a", text, RANDOM)
     trace = trace_self("coffee", RANDOM)
     assert trace.weights.tolist() == [[1.0]]
     assert any("One key" in note for note in trace.notes)
@@ -154,9 +148,8 @@ def test_a_fully_masked_row_is_zeros_in_numbers_null_in_the_summary_and_noted():
     assert trace.weights.tolist() == [[0.0], [0.0], [1.0]]
     row, record = trace.row(0), trace.to_dict(steps=True)
     assert (row.total, row.weights, row.masked) == (0, [0.0], [-math.inf])
-    assert record["summary"][0] == {
-        "query": "a", "key": None, "weight": None, "query_index": 0, "key_index": None,
-    }  # fmt: skip
+    nothing = dict.fromkeys(("key", "weight", "key_index"))
+    assert record["summary"][0] == nothing | {"query": "a", "query_index": 0}
     assert record["output"][0] == [0.0] * 6
     assert record["heads"][0]["masked_scores"][0] == [None]
     assert any("fully masked row" in note and "a (0)" in note and "b (1)" in note for note in trace.notes)
@@ -204,17 +197,16 @@ def test_json_says_what_is_known_of_a_learned_head():
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
 
 
+COUNTS = [LEARNED, Settings(layer=0, oov="model"), Settings(heads=2, projection="identity")]
+COUNTS += [changed(layout="in-out", projection="file")]
 CHANGES_NOTHING = [
-    (Settings(layer=3, projection="identity"), ["--layer"]),
-    (changed(layer=3, projection="file"), ["--layer"]),
-    (Settings(heads=2), ["--heads"]),
-    (changed(oov="zero"), ["--oov"]),
-    (Settings(layout="in-out", projection="roles-deep"), ["--layout"]),
     *(
-        (one, [])
-        for one in (LEARNED, Settings(layer=0, oov="model"), Settings(heads=2, projection="identity"))
+        (one, ["--layer"])
+        for one in (Settings(layer=3, projection="identity"), changed(layer=3, projection="file"))
     ),
-    (changed(layout="in-out", projection="file"), []),
+    *((Settings(heads=2), ["--heads"]), (changed(oov="zero"), ["--oov"])),
+    (Settings(layout="in-out", projection="roles-deep"), ["--layout"]),
+    *((one, []) for one in COUNTS),
 ]
 
 
@@ -248,10 +240,8 @@ def test_a_query_keeps_the_rows_of_its_token_or_number_and_their_numbers(query, 
 
 
 def test_a_token_as_written_comes_before_one_in_another_case_and_before_a_number():
-    assert trace_self("Us us 1 0", changed(query="us")).focus == (1,)
-    assert trace_self("Us us 1 0", changed(query="US")).focus == (0, 1)
-    assert trace_self("Us us 1 0", changed(query="1")).focus == (2,)
-    assert trace_self("Us us 1 0", changed(query="3")).focus == (3,)
+    for query, rows in {"us": (1,), "US": (0, 1), "1": (2,), "3": (3,)}.items():
+        assert trace_self("Us us 1 0", changed(query=query)).focus == rows
 
 
 @pytest.mark.parametrize("query", ["coffe", "6", "-1", "1.0", "", "9" * 30, "²"])
@@ -279,19 +269,17 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
     assert_alike(record["links"], wanted)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (trace_self, RANDOM),
-        (trace_masked, changed(top=7)),
-        (trace_self, changed(without=("word7", "word500", "word1009"), mask="window:40")),
-        (trace_self, changed(heads=2, head="mean", mask="window:3")),
-        (trace_masked, changed(heads=3, head="all", query="word500")),
-        (trace_masked, LEARNED),
-        (trace_self, dataclasses.replace(LEARNED, head="next", mask="window:3", score="cosine")),
-        (trace_self, dataclasses.replace(LEARNED, head="subject", query="word500", temperature=2)),
-    ],
-)
+OF_LONG = [
+    *((trace_self, RANDOM), (trace_masked, changed(top=7)), (trace_masked, LEARNED)),
+    (trace_self, changed(without=("word7", "word500", "word1009"), mask="window:40")),
+    (trace_self, changed(heads=2, head="mean", mask="window:3")),
+    (trace_masked, changed(heads=3, head="all", query="word500")),
+    (trace_self, Settings(head="next", mask="window:3", score="cosine")),
+    (trace_self, Settings(head="subject", query="word500", temperature=2)),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), OF_LONG)
 @like_cases
 def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):
     part, whole = kind(LONG, settings), kind(LONG, dataclasses.replace(settings, full=True))

@@ -24,19 +24,17 @@ def test_what_is_not_an_object_is_refused_and_so_is_what_is_missing_or_a_giant(t
         read_config(written(tmp_path, text.ljust(1 << 23)))
 
 
-QUANTIZED = [
-    *(({"quant_method": "gptq\x1b[31m", "bits": 4}, r"gptq\^\["), ({"load_in_8bit": True}, "bitsandbytes")),
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
-    ({"quant_method": "awq", "version": "gemm"}, "awq"),
-]
-
-
-@pytest.mark.parametrize(("given", "named"), QUANTIZED)
-def test_quantized_weights_are_refused_by_their_method_s_name(given, named, tmp_path):
-    text = json.dumps({"model_type": "llama", "quantization_config": given})
-    with pytest.raises(InputError, match=rf"quantised \({named}") as found:
-        read_config(written(tmp_path, text))
-    assert "bfloat16, or a GGUF file" in found.value.hint
+def test_quantized_weights_are_refused_by_their_method_s_name(tmp_path):
+    for given, named in (
+        ({"quant_method": "gptq\x1b[31m", "bits": 4}, r"gptq\^\["),
+        ({"load_in_8bit": True}, "bitsandbytes"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+        ({"quant_method": "awq", "version": "gemm"}, "awq"),
+    ):
+        text = json.dumps({"model_type": "llama", "quantization_config": given})
+        with pytest.raises(InputError, match=rf"quantised \({named}") as found:
+            read_config(written(tmp_path, text))
+        assert "bfloat16, or a GGUF file" in found.value.hint
 
 
 READS = {
@@ -76,20 +74,17 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     assert "says part.m = 4, which" in Config("c", nested, VALUES.keys).unknown("bert")
 
 
-OTHER_KINDS = [
-    *(("whole x", "x is 0.5"), ("whole yes", "yes is true"), ("whole n 1 7", "n is 8")),
-    *(("number s", 's is "a"'), ("number yes", "yes is true"), ("whole other", "has no other")),
-    *(("flag n", "n is 8"), ("word n", "n is 8"), ("part n", "an object")),
-    *(("each list 3", "each of 3 layers"), ("shared n 10", "divides 10")),
-]
-
-
-@pytest.mark.parametrize(("asked", "told"), OTHER_KINDS)
-def test_a_value_of_another_kind_is_refused(asked, told):
-    kind, key, *limits = asked.split()
-    with pytest.raises(InputError) as found:
-        getattr(VALUES, kind)(key, *map(int, limits))
-    assert told in str(found.value)
+def test_a_value_of_another_kind_is_refused():
+    for asked, told in (
+        *(("whole x", "x is 0.5"), ("whole yes", "yes is true"), ("whole n 1 7", "n is 8")),
+        *(("number s", 's is "a"'), ("number yes", "yes is true"), ("whole other", "has no other")),
+        *(("flag n", "n is 8"), ("word n", "n is 8"), ("part n", "an object")),
+        *(("each list 3", "each of 3 layers"), ("shared n 10", "divides 10")),
+    ):
+        kind, key, *limits = asked.split()
+        with pytest.raises(InputError) as found:
+            getattr(VALUES, kind)(key, *map(int, limits))
+        assert told in str(found.value)
 
 
 @pytest.mark.parametrize("text", ["1e400", "-1", "0", "NaN", "Infinity", "-Infinity", "1" + "0" * 400])

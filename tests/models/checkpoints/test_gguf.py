@@ -424,20 +424,20 @@ def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp
         decoders,
         models,
         normalizers,
-        pre_tokenizers as splits,
+        pre_tokenizers,
         processors,
         trainers,
     )
 
     own = Tokenizer(models.BPE(ignore_merges=name == "llama-bpe"))
-    first = {"digits": [splits.Digits(True)], None: []}
-    parts = first[pattern] if pattern in first else [splits.Split(Regex(pattern), "isolated")]
-    parts.append(splits.ByteLevel(add_prefix_space=False, use_regex=pattern in first))
-    own.pre_tokenizer = splits.Sequence(parts)
+    first = {"digits": [pre_tokenizers.Digits(True)], None: []}
+    parts = first[pattern] if pattern in first else [pre_tokenizers.Split(Regex(pattern), "isolated")]
+    parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern in first))
+    own.pre_tokenizer = pre_tokenizers.Sequence(parts)
     if name == "qwen2":
         own.normalizer = normalizers.NFC()
     own.decoder = decoders.ByteLevel()
-    frames, letters = ["<|endoftext|>", "<s>"], splits.ByteLevel.alphabet()
+    frames, letters = ["<|endoftext|>", "<s>"], pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=420, initial_alphabet=letters, show_progress=False, special_tokens=frames
     )

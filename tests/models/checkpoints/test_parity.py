@@ -261,22 +261,16 @@ FEWER = {"decoder_vocab_size": 30}
 UNCAPPED = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True}
 ROTATED = {"num_key_value_heads": 4, **rope("linear", factor=2.0)}
 PAIR_SETTINGS = {
-    **dict.fromkeys(("mbart", "pegasus", "bart"), BART),
-    "mbart, scaled, untied": BART | SCALED | RELU | UNTIED,
-    "pegasus, scaled": BART | SCALED | RELU,
-    "m2m_100": M2M_100,
+    **dict.fromkeys(("mbart", "pegasus", "bart"), BART), **dict.fromkeys(("t5", "mt5"), T5), "m2m_100": M2M_100,
+    "mbart, scaled, untied": BART | SCALED | RELU | UNTIED, "pegasus, scaled": BART | SCALED | RELU,
     "m2m_100, other padding": BART | {"pad_token_id": 39, "scale_embedding": False, "d_model": 48} | UNTIED,
-    "t5gemma": T5GEMMA,
-    "t5gemma, uncapped": sides(UNCAPPED, UNCAPPED),
-    "t5gemma, kinds of layers, untied": sides(*(ROTATED | {"layer_types": of} for of in (KINDS[:2], KINDS)))
-    | UNTIED,
-    "t5": T5,
+    "t5gemma": T5GEMMA, "t5gemma, uncapped": sides(UNCAPPED, UNCAPPED), "bart, scaled": BART | SCALED,
+    "t5gemma, kinds of layers, untied":
+        sides(*(ROTATED | {"layer_types": of} for of in (KINDS[:2], KINDS))) | UNTIED,
     "t5, as v1.1": T5 | {"feed_forward_proj": "gated-gelu"} | UNTIED,
-    "mt5": T5,
-    "bart, scaled": BART | SCALED,
     "marian": BART | SCALED | {"activation_function": "swish"},
     "marian, two vocabularies": BART | {"share_encoder_decoder_embeddings": False, **FEWER} | UNTIED,
-}
+}  # fmt: skip
 
 
 def cases(settings):

@@ -57,16 +57,9 @@ def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_a_checkpoint_in_shards_is_the_same_and_as_plain_loops_compute_it(tmp_path):
+def test_a_checkpoint_in_shards_is_as_plain_loops_compute_it(tmp_path):
     T = gpt2()
-    layers, logits = by_loops(T, IDS)
-    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
-        run = checkpoint.run(texts([IDS]))
-        for n, steps in enumerate(run.steps()):
-            assert (steps.layer, steps.kind, steps.side) == (n, "masked", "decoder")
-            close(steps.attended.weights[0], layers[n])
-            close(steps.attended.weights @ steps.ready.v, steps.attended.output)
-        close(run.logits()[0], logits, 1e-4)
+    saved(tmp_path, GPT2, T)
     (tmp_path / "model.safetensors").unlink()
     files = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(sorted(T))}
     for file in set(files.values()):
@@ -75,7 +68,7 @@ def test_a_checkpoint_in_shards_is_the_same_and_as_plain_loops_compute_it(tmp_pa
         )
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     with Checkpoint(str(tmp_path)) as checkpoint:
-        close(checkpoint.run(texts([IDS])).logits()[0], logits, 1e-4)
+        close(checkpoint.run(texts([IDS])).logits()[0], by_loops(T, IDS)[1], 1e-4)
 
 
 CAPPED = GEMMA2 | {"final_logit_softcapping": 1.5}
@@ -165,13 +158,8 @@ def test_no_kind_of_rotation_takes_values_of_another_kind(kind):
 def test_yarn_divides_slow_turns_in_a_range_that_ends_with_a_head_s_numbers():
     """As Peng et al. 2023 have it; 8 log(64 / 2 pi) / (2 log 2) is 13, beyond the last of eight numbers."""
     rope = rotation("yarn") | {"rope_theta": 2.0, "factor": 4.0, "original_max_position_embeddings": 64}
-    config = {
-        "model_type": "glm4",
-        "hidden_size": 16,
-        "num_attention_heads": 2,
-        "head_dim": 8,
-        "rope_parameters": rope,
-    }
+    config = {"model_type": "glm4", "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8}
+    config["rope_parameters"] = rope
     shares = [n / 7 for n in range(4)]
     wanted = [1 / (1 - share + share / 4) for share in shares]
     rotary = describe(Config("c", config)).decoder.layers[0].rotary

@@ -135,15 +135,9 @@ NO_INDEX = ["", "[]", "{}", "[" * 100_000]
 NO_INDEX += ['{"weight_map": []}', '{"weight_map": {"a": 1}}', '{"weight_map": null}']
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        *(({"a": file}, "beside it") for file in ELSEWHERE.split(" ")),
-        *((text, "weight_map") for text in NO_INDEX),
-    ],
-)
-def test_an_index_that_is_none_or_points_elsewhere_is_refused(files, said, tmp_path):
-    assert said in refused(indexed(tmp_path, files), "a")
+@pytest.mark.parametrize("files", [*({"a": file} for file in ELSEWHERE.split(" ")), *NO_INDEX])
+def test_an_index_that_is_none_or_points_elsewhere_is_refused(files, tmp_path):
+    assert ("weight_map" if files in NO_INDEX else "beside it") in refused(indexed(tmp_path, files), "a")
 
 
 LIE = b'{"a": {"dtype": "BF16", "shape": [32], "data_offsets": [32, 96]}}'
