@@ -10,7 +10,7 @@ from functools import partial
 
 from attn_cli.errors import UsageError
 from attn_cli.io import console, raw_terminal, signals
-from attn_cli.render.blocks import Block
+from attn_cli.render import Block
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
 from attn_cli.settings import View

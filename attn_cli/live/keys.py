@@ -16,7 +16,7 @@ from attn_cli.core import masks, scores
 from attn_cli.errors import refuse
 from attn_cli.io.types import Array, NamedTuple, replace
 from attn_cli.live.sources import LiveSource, Question
-from attn_cli.render.blocks import plain
+from attn_cli.render import plain
 from attn_cli.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT
 from attn_cli.trace import Trace
 

@@ -13,8 +13,7 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.io.types import replace
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say, quoted_at
-from attn_cli.render.ramps import shade_range
+from attn_cli.render import Block, Columns, Formula, Heading, Maps, Matrix, Say, quoted_at, ramps
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
 from attn_cli.render.views import long_text, origins, overview, whys, wording
@@ -107,7 +106,7 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     n_q, n_k = weights.shape[1:]
     rows, columns = _map_size(len(weights), n_q, n_k, paper)
     values = list(head_roles.block_means(weights, allowed, rows, columns))
-    scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
+    scale = ramps.shade_range(Matrix((), (), np.array(values), is_weights=True))
     empty, numbers = ([""] * rows, [""] * columns), (list(range(rows)), list(range(columns)))
     yield Maps([head.name for head in trace.heads], *empty, values, scale, *numbers, bands=[""])
     if (rows, columns) != (n_q, n_k):

@@ -9,7 +9,7 @@ from attn_cli.core.masks import EXCLUDED
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.keys import KEYS, MATRICES, SLIDER, TOGETHER, Seen, State, place_of
 from attn_cli.live.panes import LONG_PANES, Pane, Paper, given_pane, row_pane, weights_pane
-from attn_cli.render.blocks import Say, listed, plain, short
+from attn_cli.render import Say, listed, plain, short
 from attn_cli.render.screen.text import abreast, cells, filled, fitted, words
 from attn_cli.render.views.wording import of_layers
 from attn_cli.trace import Trace

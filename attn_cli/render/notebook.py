@@ -10,7 +10,7 @@ from attn_cli.errors import count, visible
 from attn_cli.io.files import beside
 from attn_cli.io.types import replace
 from attn_cli.pipeline.beside import drawn
-from attn_cli.render import blocks, documents, numbers, ramps
+from attn_cli.render import Matrix, documents, numbers, ramps, share
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.views import origins, wording
@@ -68,7 +68,7 @@ def _name(token: str) -> str:
 def _links(trace: Trace) -> Iterator[str]:
     links = trace.links()
     rows = [
-        f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{blocks.share(w)}</td>"
+        f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{share(w)}</td>"
         for i, j, w in links[:MOST_LINKS]
     ]
     more = f" (the first {MOST_LINKS} of {len(links):,})" if len(links) > MOST_LINKS else ""
@@ -96,7 +96,7 @@ def _matrices(trace: Trace) -> Iterator[str]:
 
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     values = trace.visible_weights(head, rows)[:, : len(columns)]
-    matrix = blocks.Matrix([], [], values, is_weights=trace.drawn == "weight")
+    matrix = Matrix([], [], values, is_weights=trace.drawn == "weight")
     shades = ramps.shading(values, ramps.shade_range(matrix)).tolist()
     form = numbers.weight(2) if is_one_of_many and matrix.is_weights else numbers.exact(matrix)
     lines = []

@@ -9,7 +9,7 @@ import numpy as np
 from attn_cli.errors import unsigned_zero
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.render.blocks import Bars, Maps, Matrix, share
+from attn_cli.render import Bars, Maps, Matrix, share
 
 
 class Format(NamedTuple):

@@ -17,8 +17,7 @@ from rich.style import Style
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array, Ints, NamedTuple
-from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
-from attn_cli.render.numbers import exact, largest, map_format
+from attn_cli.render import Beside, Block, Maps, Matrix, ShadeRange, numbers
 from attn_cli.settings import View
 
 SHADES = 64
@@ -176,7 +175,7 @@ def shade_range(block: Matrix) -> ShadeRange:
         return block.scale
     known = block.values[~np.isnan(block.values)]
     if block.is_difference:
-        return ShadeRange(-largest(known), largest(known))
+        return ShadeRange(-numbers.largest(known), numbers.largest(known))
     if not known.size:
         return ShadeRange(0.0, 0.0)
     least, most = float(known.min()), float(known.max())
@@ -227,11 +226,11 @@ def legend(block: Matrix | Maps) -> Legend:
     """Return the legend of the shades of a matrix, or of small maps."""
     masked = np.isnan(block.values)
     if isinstance(block, Maps):
-        scale, form = block.scale, map_format(block)
+        scale, form = block.scale, numbers.map_format(block)
     elif masked.all():
         return Legend("", "", "", has_masked=True)
     else:
-        scale, form = shade_range(block), exact(block._replace(digits=None))
+        scale, form = shade_range(block), numbers.exact(block._replace(digits=None))
     low, middle, high = form.row([scale.least, (scale.least + scale.most) / 2, scale.most])
     more = "full scale" if scale.is_full else ""
     if scale.held is not None:

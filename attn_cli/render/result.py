@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
-    from attn_cli.render.blocks import Block
+    from attn_cli.render import Block
     from attn_cli.render.figures.sheet import Drawing
     from attn_cli.render.walk import Walk
     from attn_cli.trace import Trace

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import TRUECOLOR, Terminal
-from attn_cli.render.blocks import Matrix
+from attn_cli.render import Matrix
 from attn_cli.render.numbers import weight
 from attn_cli.render.ramps import shades
 from attn_cli.render.screen.grid import Grid

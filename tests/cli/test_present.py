@@ -15,7 +15,7 @@ import pexpect
 import pytest
 
 from attn_cli.cli.present import Presenter
-from attn_cli.render.blocks import Heading, Say
+from attn_cli.render import Heading, Say
 from attn_cli.settings.output import View
 from tests.shell import COMMAND, attn, here, plain, surroundings
 from tests.stage import Stage

@@ -10,7 +10,7 @@ from attn_cli.live.keys import DIFFERENCE, ROW, Seen, State
 from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.sources import Question, TextSource
-from attn_cli.render.blocks import four
+from attn_cli.render import four
 from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.settings import Settings, View

@@ -17,7 +17,7 @@ from attn_cli.inputs.matrices import Given
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.long_text import merged, spread, strongest_links
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.blocks import share
+from attn_cli.render import share
 from attn_cli.render.formats import render
 from attn_cli.render.walk import Walk
 from attn_cli.settings import View

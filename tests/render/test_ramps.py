@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Matrix
+from attn_cli.render import Matrix
 from attn_cli.render.ramps import FULL, SHADES, shade_range, shading
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View

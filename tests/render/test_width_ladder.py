@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_masked, trace_self
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Matrix, Say, share
+from attn_cli.render import Bars, Columns, Formula, Heading, Matrix, Say, share
 from attn_cli.render.formats import render
 from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
-    from attn_cli.render.blocks import Block
+    from attn_cli.render import Block
     from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
     from attn_cli.trace import Trace
 

@@ -13,7 +13,7 @@ from attn_cli.io.console import say
 from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.io.types import replace
 from attn_cli.learn.treebank import Sentence, read_sentences
-from attn_cli.render.blocks import Block, Columns, Say
+from attn_cli.render import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
 from attn_cli.settings import Settings, View, declare, training
 

@@ -137,7 +137,7 @@ def lens(
     view = choose(view, (*CAN, "bars"), "attn lens", "lens", figures=("heatmap",))
     text, second = text_and_context(texts, context, "lens", settings)
     from attn_cli.pipeline.passes import look, open_passes, read_ids
-    from attn_cli.render.blocks import window
+    from attn_cli.render import window
     from attn_cli.render.views.lens import screen
 
     with open_passes([(text, second)], settings, needs_gap=False) as (read,):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from attn_cli.errors import visible
 from attn_cli.io.types import Array, Bools
-from attn_cli.render.blocks import short
+from attn_cli.render import short
 from attn_cli.render.screen.text import cells
 
 LINE = 100

@@ -10,8 +10,7 @@ from itertools import product
 
 from attn_cli.errors import visible
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.render import numbers, ramps
-from attn_cli.render.blocks import Block, Heading, Maps, Matrix
+from attn_cli.render import Block, Heading, Maps, Matrix, numbers, ramps
 from attn_cli.render.screen.text import cut
 from attn_cli.settings import View
 

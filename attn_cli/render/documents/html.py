@@ -8,8 +8,20 @@ from html import escape
 
 from attn_cli.errors import visible
 from attn_cli.io.files import beside
-from attn_cli.render import documents as pages, numbers
-from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    documents as pages,
+    numbers,
+)
 from attn_cli.render.ramps import (
     DARK,
     PAPER,

@@ -6,8 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attn_cli.io.files import beside
-from attn_cli.render import documents as pages, numbers
-from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    documents as pages,
+    numbers,
+)
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.ramps import (
     PAPER,

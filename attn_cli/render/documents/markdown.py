@@ -6,8 +6,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attn_cli.errors import visible
-from attn_cli.render import documents, numbers
-from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    documents,
+    numbers,
+)
 from attn_cli.settings import View
 
 MOST_COLUMNS = 12

@@ -10,9 +10,8 @@ from rich.style import Style
 
 from attn_cli.errors import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
-from attn_cli.render.blocks import Block
+from attn_cli.render import Block, ramps
 from attn_cli.render.documents import PAGE, title
-from attn_cli.render.ramps import DARK, PAPER, page_colors
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings import View
@@ -29,14 +28,18 @@ _RUNS = re.compile(
 
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
-    name, blocks, colors = view.palette or PAPER, list(blocks), 0 if view.color == "never" else TRUECOLOR
-    terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)
+    name, blocks, colors = (
+        view.palette or ramps.PAPER,
+        list(blocks),
+        0 if view.color == "never" else TRUECOLOR,
+    )
+    terminal = Terminal(view.width or PAGE, colors, dark=name in ramps.DARK, is_picture=colors > 0)
     return picture(list(draw(blocks, view, terminal)), name, title(blocks))
 
 
 def picture(lines: Sequence[Line], palette: str, about: str) -> str:
     """Return lines of a terminal as an SVG image, on the background of a palette."""
-    back, ink, _ = page_colors(palette)
+    back, ink, _ = ramps.page_colors(palette)
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
     drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink, back)]

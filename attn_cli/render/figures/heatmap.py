@@ -10,8 +10,7 @@ import numpy as np
 from attn_cli.errors import UsageError, refuse
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.passes import Lens
-from attn_cli.render import ramps
-from attn_cli.render.blocks import Matrix, ShadeRange, share
+from attn_cli.render import Matrix, ShadeRange, ramps, share
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.maps import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper

@@ -12,8 +12,7 @@ import numpy as np
 from attn_cli.errors import count, refuse
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.pipeline.every_head import EveryHead
-from attn_cli.render import numbers, ramps
-from attn_cli.render.blocks import Maps, Matrix, ShadeRange
+from attn_cli.render import Maps, Matrix, ShadeRange, numbers, ramps
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, ROW, SMALL, Pen, font_of, on_paper
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
 from attn_cli.render.views import overview, wording

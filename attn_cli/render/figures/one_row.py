@@ -10,8 +10,7 @@ import numpy as np
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError, count
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.render import ramps
-from attn_cli.render.blocks import Bars, Matrix, four, plain, quoted_at
+from attn_cli.render import Bars, Matrix, four, plain, quoted_at, ramps
 from attn_cli.render.figures import maps, sheet as sheets
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers

@@ -16,7 +16,7 @@ from attn_cli.render.result import Result, trace_result
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.render.blocks import Block
+    from attn_cli.render import Block
     from attn_cli.render.walk import Walk
     from attn_cli.settings import Settings, View
     from attn_cli.trace import Trace

@@ -9,7 +9,7 @@ from functools import partial
 from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.ramps import BOLD, SHADES, on_scale, styles_on
 from attn_cli.render.screen import text as texts

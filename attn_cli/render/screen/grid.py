@@ -11,7 +11,7 @@ from rich.style import Style
 from attn_cli.errors import visible
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.io.types import Array, Ints, NamedTuple
-from attn_cli.render.blocks import Matrix
+from attn_cli.render import Matrix
 from attn_cli.render.numbers import SIGNS, Rung, bars, rungs
 from attn_cli.render.ramps import BOLD, SHADES, Legend, legend, shade_range, shading, styles_on
 from attn_cli.render.screen import text as texts

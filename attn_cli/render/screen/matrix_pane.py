@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render import blocks, ramps
+from attn_cli.render import Matrix, ramps, window
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
 from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, labels, line_width, masked_mark, padded, padded_left
@@ -47,14 +47,14 @@ class MatrixPart(NamedTuple):
 
 
 def matrix_part(
-    block: blocks.Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int] | None, height: int
+    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int] | None, height: int
 ) -> MatrixPart:
     """Return as much of a matrix around the chosen cell as fits the terminal's width and that many lines.
 
     Shades are those of the whole matrix. Columns that do not all fit are those around the cell, with two digits.
     """
     row, column = chosen or (0, 0)
-    near = blocks.window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
+    near = window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
     numbers = None if block.row_numbers is None else block.row_numbers[near]
     block = block._replace(scale=ramps.shade_range(block), sums=(), row_numbers=numbers)
     block = block._replace(rows=block.rows[near], values=block.values[near])
@@ -64,7 +64,7 @@ def matrix_part(
         *_, way = [way for way in rungs(block) if way.format is not None][:2]
         across = min(n - 1, width // NARROWEST) or 1
         while True:
-            some = blocks.window(n, across, column)
+            some = window(n, across, column)
             few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
             grid = Grid(few, terminal, palette, (way,))
             if grid.fits() or across == 1:
@@ -73,7 +73,7 @@ def matrix_part(
             across = max(1, min(across - 1, first.stop))
     body, legend = list(grid.body()), list(grid.legend(terminal))
     heads = len(body) - len(block.rows)
-    seen = blocks.window(len(block.rows), max(1, height - heads), row - near.start)
+    seen = window(len(block.rows), max(1, height - heads), row - near.start)
     lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
     rows = range(near.start + seen.start, near.start + seen.stop)
     part = MatrixPart(lines, rows, range(some.start, some.stop), legend)
@@ -99,7 +99,7 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
 
 
 def large_blocks(
-    block: blocks.Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int], height: int
+    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int], height: int
 ) -> MatrixPart | None:
     """Return the matrix in blocks that fill the screen; None where there are too many words for that."""
     n_q, n_k = block.values.shape

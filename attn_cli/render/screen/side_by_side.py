@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Beside, Maps
+from attn_cli.render import Beside, Maps
 from attn_cli.render.numbers import NUMBERED, bars, rungs
 from attn_cli.render.ramps import BOLD, SHADES, all_values, legend, shading, sharing_scale, styles_on
 from attn_cli.render.screen import text as texts

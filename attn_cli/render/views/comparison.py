@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import count, refuse
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Beside,
     Block,
     Columns,

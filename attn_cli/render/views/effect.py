@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.models.logit_parts import Part
 from attn_cli.pipeline.effect import Effect, Without, Word
-from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say, quoted_at, share
+from attn_cli.render import Block, Columns, Heading, Matrix, Say, quoted_at, share
 from attn_cli.settings import View
 from attn_cli.text.wordpieces import SPACE, as_text
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Bars,
     Beside,
     Block,
@@ -19,13 +19,13 @@ from attn_cli.render.blocks import (
     listed,
     quoted,
     short,
+    walk,
 )
 from attn_cli.render.numbers import number
 from attn_cli.render.views import finding, long_text, origins, overview, step_sentences, steps, wording
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
 from attn_cli.render.views.whys import Walked, heads, output, several_heads, walked, why
 from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic
-from attn_cli.render.walk import Walk
 from attn_cli.settings import View
 from attn_cli.trace import Head, Trace
 
@@ -145,7 +145,7 @@ def _matrices(trace: Trace) -> list[Block]:
 # The walk
 
 
-def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
+def explain(trace: Trace, view: View, parts: walk.Walk) -> Iterator[Block]:
     """Yield the walk: one row by hand, every matrix, the mask, how sharp the rows are, and their strongest keys."""
     yield from (Heading(wording.title(trace), 1), Formula(formula(trace)))
     if not trace.is_scored:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import shell_quote
 from attn_cli.io.types import replace
-from attn_cli.render.blocks import Columns, Say, four, plain, quoted, quoted_at, share, short
+from attn_cli.render import Columns, Say, four, plain, quoted, quoted_at, share, short
 from attn_cli.render.views.long_text import firsts, links_of, own_rows
 from attn_cli.render.views.wording import key_named
 from attn_cli.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL, View, as_typed

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import count, visible
-from attn_cli.render.blocks import Block, Columns, Heading, Say, listed, plain, quoted, short
-from attn_cli.render.numbers import number, scientific
+from attn_cli.render import Block, Columns, Heading, Say, listed, numbers, plain, quoted, short
 from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.grade import StepResult, Verdict
 from attn_cli.teach.replay import OF_EFFECTS
@@ -135,7 +134,7 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    return (number if abs(value) < LARGE else scientific)(digits)(value)
+    return (numbers.number if abs(value) < LARGE else numbers.scientific)(digits)(value)
 
 
 def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, object]:

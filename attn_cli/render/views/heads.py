@@ -9,8 +9,7 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
-from attn_cli.render import ramps
-from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say, joined, share
+from attn_cli.render import Block, Columns, Heading, Links, Maps, Matrix, Say, joined, ramps, share
 from attn_cli.render.views import finding
 from attn_cli.settings import View
 from attn_cli.text.wordpieces import as_text

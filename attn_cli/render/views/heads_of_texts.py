@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import count, fixed, visible
 from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES, HeadOverTexts, HeadsOverTexts, Spread
-from attn_cli.render.blocks import Block, Columns, Heading, Say, share
+from attn_cli.render import Block, Columns, Heading, Say, share
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.settings import View
 from attn_cli.trace.head_roles import BAG

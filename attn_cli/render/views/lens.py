@@ -11,7 +11,7 @@ from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.generate import Sampling, Step, Writer
 from attn_cli.pipeline.passes import Lens
-from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say, placed, quoted, quoted_at, share
+from attn_cli.render import Bars, Block, Columns, Heading, Say, placed, quoted, quoted_at, share
 from attn_cli.render.screen import text as texts
 from attn_cli.settings import View
 from attn_cli.text.wordpieces import SPACE, as_text

@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_cli.errors import count
 from attn_cli.pipeline.long_text import MAP, first_of_each, merged, spread, strongest_links, view_of
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Block,
     Columns,
     Heading,

@@ -12,18 +12,7 @@ import numpy as np
 from attn_cli.core import attention, masks
 from attn_cli.errors import count
 from attn_cli.io.types import Array, Bools, NamedTuple
-from attn_cli.render.blocks import (
-    Beside,
-    Block,
-    Formula,
-    Heading,
-    Matrix,
-    Say,
-    listed,
-    quoted_at,
-    share,
-    window,
-)
+from attn_cli.render import Beside, Block, Formula, Heading, Matrix, Say, listed, quoted_at, share, window
 from attn_cli.render.views import long_text, origins, wording
 from attn_cli.settings import View
 from attn_cli.trace import Trace

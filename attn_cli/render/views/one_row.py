@@ -7,18 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import (
-    Block,
-    Columns,
-    Formula,
-    Heading,
-    Say,
-    four,
-    placed,
-    plain,
-    quoted,
-    quoted_at,
-)
+from attn_cli.render import Block, Columns, Formula, Heading, Say, four, placed, plain, quoted, quoted_at
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
 from attn_cli.settings import ALL

@@ -8,7 +8,7 @@ from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count, visible
 from attn_cli.models.model_file import BUNDLED
 from attn_cli.models.projection import KIND, LENGTHEN
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Bars,
     Block,
     Columns,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.errors import count
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Bars,
     Block,
     Formula,

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import count
 from attn_cli.io.types import Array
 from attn_cli.pipeline.effect import Patch
-from attn_cli.render.blocks import Block, Heading, Matrix, Say
+from attn_cli.render import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
 from attn_cli.render.views import effect, finding
 from attn_cli.settings import View

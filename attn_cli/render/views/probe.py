@@ -9,8 +9,7 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, visible
 from attn_cli.pipeline.probe import SCORES, Probe, ProbedHead
-from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say, joined
-from attn_cli.render.ramps import FULL, FULL_DIFFERENCE
+from attn_cli.render import Block, Heading, Links, Matrix, Say, joined, ramps
 from attn_cli.render.views.heads import WORDS
 from attn_cli.settings import View
 
@@ -49,7 +48,9 @@ def screen(found: Probe, view: View) -> Iterator[Block]:
         cells = np.array(values[name], np.float64).reshape(len(layers), -1)
         matrix = Matrix([*map(str, layers)], [*map(str, heads)], cells, name, shaded=True)
         is_signed = name == "copying"
-        yield matrix._replace(is_difference=is_signed, scale=FULL_DIFFERENCE if is_signed else FULL)
+        yield matrix._replace(
+            is_difference=is_signed, scale=ramps.FULL_DIFFERENCE if is_signed else ramps.FULL
+        )
     said = "; ".join(f"{name}: at {MEANS[name]}" for name in scores)
     yield Say(f"Rows are layers. A score is the mean weight, where that is possible: {said}.", quiet=True)
     yield from [Say(COPYING, quiet=True)] * ("copying" in ranked)

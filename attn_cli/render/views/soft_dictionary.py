@@ -8,19 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_cli.errors import count, fixed
-from attn_cli.render.blocks import (
-    Bars,
-    Block,
-    Formula,
-    Heading,
-    Links,
-    Matrix,
-    Say,
-    listed,
-    plain,
-    quoted,
-    share,
-)
+from attn_cli.render import Bars, Block, Formula, Heading, Links, Matrix, Say, listed, plain, quoted, share
 from attn_cli.render.views import origins, wording
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.settings import View

@@ -7,7 +7,7 @@ import numpy as np
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import joined, plain, quoted, share
+from attn_cli.render import joined, plain, quoted, share
 from attn_cli.render.views import origins, wording
 from attn_cli.trace import Head, Trace
 

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.errors import count, shell_quote
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say, quoted, share, short
+from attn_cli.render import Block, Columns, Formula, Heading, Links, Matrix, Say, quoted, share, short
 from attn_cli.render.views import step_sentences as facts_of, whys
 from attn_cli.render.views.step_sentences import keeps_values, repeats_x
 from attn_cli.render.views.wording import head_of_layer

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from attn_cli.errors import count, unsigned_zero
-from attn_cli.render.blocks import (
+from attn_cli.render import (
     Block,
     Columns,
     Formula,
     Heading,
     Say,
     listed,
+    numbers,
     placed,
     plain,
     quoted,
@@ -20,7 +21,6 @@ from attn_cli.render.blocks import (
     share,
     short,
 )
-from attn_cli.render.numbers import number
 from attn_cli.render.screen.text import cut
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.comparison import ending, record
@@ -31,7 +31,7 @@ from attn_cli.teach.swap import Both, KeyChange, LeadChange, change, is_query_sw
 
 MOST_KEYS, LONGEST_WORD, LONGEST_TEXT = 5, 12, 160
 SAME_TERM = 5e-4  # a smaller change of a term is not seen in three decimals
-THREE = number(3)
+THREE = numbers.number(3)
 PARTS = ("weights", "content", "distance")  # of a KeyChange, before and after
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attn_cli.errors import count, visible
 from attn_cli.pipeline.verify import Figure, Verdict
-from attn_cli.render.blocks import Block, Columns, Heading, Say
+from attn_cli.render import Block, Columns, Heading, Say
 from attn_cli.settings import View
 
 SIDES = {"self": "encoder", "masked": "decoder", "cross": "cross", None: "whole model"}

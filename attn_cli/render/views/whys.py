@@ -11,7 +11,7 @@ from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.errors import count
 from attn_cli.io.types import NamedTuple
-from attn_cli.render.blocks import Columns, four, plain, quoted, quoted_at, share
+from attn_cli.render import Columns, four, plain, quoted, quoted_at, share
 from attn_cli.render.views import long_text, step_sentences, wording
 from attn_cli.trace import Because, Head, Row, Trace
 

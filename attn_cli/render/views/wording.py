@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import count
-from attn_cli.render.blocks import joined, listed, plain, quoted_at, share
+from attn_cli.render import joined, listed, plain, quoted_at, share
 from attn_cli.trace import Head, Trace
 
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}

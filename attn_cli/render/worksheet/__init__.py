@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attn_cli.render.blocks import Heading, Say, quoted
+from attn_cli.render import Heading, Say, quoted, walk
 from attn_cli.render.numbers import Format, number
-from attn_cli.render.walk import STEPS
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.trace import Trace
 
@@ -56,7 +55,7 @@ class _Sheet(NamedTuple):
         """Return a step's title with its number on this worksheet."""
         scaled, masked = self.exercise.score == "scaled", self.exercise.mask != "none"
         names = ["q", "k", "v", "scores", *["scaled_scores"] * scaled, *["masked_scores"] * masked]
-        title = next(step.title for step in STEPS if step.name == name)
+        title = next(step.title for step in walk.STEPS if step.name == name)
         return f"{[*names, 'weights', 'output'].index(name) + 1}. {title}"
 
     def table(self, name: str, formula: str, form: Format = WHOLE, across: bool = False) -> WorkTable:

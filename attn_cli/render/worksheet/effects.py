@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.io.types import Array
-from attn_cli.render import blocks, numbers
+from attn_cli.render import Heading, Say, numbers, quoted
 from attn_cli.render.worksheet import SheetPart, WorkTable, ending, products, rows_of
 from attn_cli.teach.effects import GIVEN, STEPS, STREAM, EffectExercise
 
@@ -40,8 +40,8 @@ BY_WORD = ("weights", "norms", "lengths", "U", "parts", "logits", "without")  # 
 def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
     """Yield the worksheet from top to bottom, or its key."""
     title, about = SHEETS[exercise.topic]
-    yield blocks.Heading(f"{title}: exercise {exercise.seed}{', the key' if key else ''}", 1)
-    yield blocks.Say(about.format(" ".join(exercise.tokens)))
+    yield Heading(f"{title}: exercise {exercise.seed}{', the key' if key else ''}", 1)
+    yield Say(about.format(" ".join(exercise.tokens)))
     given, steps = GIVEN[exercise.topic], STEPS[exercise.topic]
     yield [_table(exercise, name, "", name, True) for name in given]
     numbered = [(name, f"{n}. {FORMULAS[name][0]}", FORMULAS[name][1]) for n, name in enumerate(steps, 1)]
@@ -49,7 +49,7 @@ def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
     left, right = exercise.given[given[0]][0], exercise.given[given[1]][:, 0]
     tables[0].rows[0][1] = first = WHOLE(float(left @ right))
     yield tables
-    yield blocks.Say(f"Example: the first number is `{products(left.tolist(), right.tolist())} = {first}`.")
+    yield Say(f"Example: the first number is `{products(left.tolist(), right.tolist())} = {first}`.")
     yield from ending(questions(exercise), exercise.command, key)
 
 
@@ -74,13 +74,13 @@ def questions(exercise: EffectExercise) -> Iterator[tuple[str, str]]:
 
 def _about_norms(words: Sequence[str], weights: Array, f: Array, norms: Array) -> Iterator[tuple[str, str]]:
     i = int((norms.argmax(axis=1) != weights.argmax(axis=1)).argmax())
-    looked, most = (blocks.quoted(words[int(row.argmax())]) for row in (weights[i], norms[i]))
+    looked, most = (quoted(words[int(row.argmax())]) for row in (weights[i], norms[i]))
     yield (
-        f"What does {blocks.quoted(words[i])} look at most, and what adds most to it?",
+        f"What does {quoted(words[i])} look at most, and what adds most to it?",
         f"It looks most at {looked} ({TENTH(weights[i].max())}); most is added by {most} ({TENTH(norms[i].max())}).",
     )
     yield (
-        f"Is the sum of the norms in the row of {blocks.quoted(words[i])} the length of what the head gives it? Why?",
+        f"Is the sum of the norms in the row of {quoted(words[i])} the length of what the head gives it? Why?",
         f"No: the norms sum to {TENTH(norms[i].sum())}, and the sum of the vectors has a length of "
         f"{MIXED(float(np.linalg.norm(weights[i] @ f)))}. Vectors that point different ways cancel in part.",
     )
@@ -95,7 +95,7 @@ def _about_logits(
 ) -> Iterator[tuple[str, str]]:
     best, winners, heads = int(logits.argmax()), without.argmax(axis=1), added[1:-1]
     most, other = int(heads[:, best].argmax()), int((winners != best).argmax())
-    said, instead = blocks.quoted(words[best]), blocks.quoted(words[winners[other]])
+    said, instead = quoted(words[best]), quoted(words[winners[other]])
     yield (
         "Which word does the model say, and which head adds most to it? What is said without that head?",
         f"{said}; head {most} adds {WHOLE(heads[most, best])}; without it, the model still says {said}.",

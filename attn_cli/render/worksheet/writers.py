@@ -10,8 +10,7 @@ from types import ModuleType
 from attn_cli.errors import visible
 from attn_cli.io.files import beside
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import formats, worksheet
-from attn_cli.render.blocks import Heading, Say
+from attn_cli.render import Heading, Say, formats, worksheet
 from attn_cli.render.documents import html, markdown as md
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
 from attn_cli.render.worksheet import Question, SheetPart, WorkTable, effects

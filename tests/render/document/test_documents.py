@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from rich.cells import cell_len
 
+from attn_cli import render as kinds
 from attn_cli.errors import visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import blocks as kinds
 from attn_cli.render.documents.svg import ALONG, CELL, UP
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.render.formats import FORMATS as DRAWS, formats, render_blocks, suffixes

@@ -12,7 +12,7 @@ import pytest
 import attn_cli
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.blocks import Matrix
+from attn_cli.render import Matrix
 from attn_cli.render.figures import FIGURES as DRAWN, _drawn, drawing, pen as fonts, picture, subject
 from attn_cli.render.figures.heatmap import layer_maps
 from attn_cli.settings.output import FIGURES, View

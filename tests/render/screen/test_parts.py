@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Columns, Formula, Heading, Links, Matrix, Say
+from attn_cli.render import Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
 from attn_cli.settings.output import View

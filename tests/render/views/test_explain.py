@@ -11,7 +11,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.models.model_file import named
-from attn_cli.render.blocks import four
+from attn_cli.render import four
 from attn_cli.render.views.swap import _decided
 from attn_cli.render.walk import NAMES, STEPS, chosen_steps
 from attn_cli.teach.compare import Swap
