@@ -6,8 +6,8 @@ import numpy as np
 
 from attn_cli.models.model_file import write_model
 from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.vectors import VectorTable
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import VectorTable
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
 

@@ -15,7 +15,7 @@ PACKAGE = Path(attn_cli.__file__).parent
 
 
 def module(path):
-    """The dotted name of a file inside the package: vectors.table; the package itself is __init__."""
+    """The dotted name of a file inside the package: vectors.lookup; the package itself is __init__."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 

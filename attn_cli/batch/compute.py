@@ -13,9 +13,8 @@ from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields
 from attn_cli.errors import AttnError, InputError, UsageError, refuse_input
 from attn_cli.io.files import looks_like_file
 from attn_cli.io.types import Array, NamedTuple, replace
-from attn_cli.pipeline import attend, record
+from attn_cli.pipeline import Inputs, Layer, attend, record
 from attn_cli.pipeline.embed import Shared, open_shared, usual_oov
-from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.sources.text import read_inputs, trace_text

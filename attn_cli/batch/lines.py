@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, inputs_of, storage_errors
 from attn_cli.errors import AttnError, InputError, refuse_input
 from attn_cli.io.files import packing
-from attn_cli.io.types import OnPart
+from attn_cli.io.types import OnPart, dataclass
 from attn_cli.settings import Settings, output
 
 LONGEST_LINE = 1 << 20  # bytes

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from attn_cli.batch.lines import Job
     from attn_cli.core.heads import Links
     from attn_cli.models.checkpoints.open_model import OpenModel
+    from attn_cli.pipeline import Layer
     from attn_cli.pipeline.attend import Group
-    from attn_cli.pipeline.inputs import Layer
     from attn_cli.pipeline.sources.checkpoint import Reading
     from attn_cli.trace import Trace
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from attn_cli.core import heads as one_head
+from attn_cli.core.arguments import read_count, read_heads, read_threads
 from attn_cli.core.heads import HeadInput, Links, blocks_of_rows
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError
@@ -94,8 +95,6 @@ def attend(
     is_plain = mask is bias is softcap is lengths is None and not (grouped or steps)
     if is_plain and is_sound and (done := at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
-    from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
-
     given, threads = read_heads(Q, K, V, mask, bias, scale, grouped, softcap, lengths), read_threads(threads)
     if steps:
         if not return_weights:
@@ -126,8 +125,6 @@ def strongest_links(
     >>> links.keys.tolist(), output.shape
     ([[2], [0]], (2, 1))
     """
-    from attn_cli.core.arguments import read_count, read_heads, read_threads
-
     given = read_heads(Q, K, V, mask, bias, scale, softcap=softcap, lengths=lengths)
     threads, k = read_threads(threads), read_count(k, "k")
     if given.lead:

@@ -10,9 +10,8 @@ import numpy as np
 from attn_cli.io.types import Bools, NamedTuple, NDArray
 from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
-from attn_cli.vectors.lookup import look_up
+from attn_cli.vectors import Vectors, as_text, lookup
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import Vectors, as_text
 
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")
@@ -60,7 +59,7 @@ class Vocabulary:
         """Return the row of a word's vector in `matrix`, or UNKNOWN."""
         if word not in self.rows:
             self.rows[word] = UNKNOWN
-            if found := look_up(word, self.table):
+            if found := lookup.look_up(word, self.table):
                 form, vector = found
                 if self.rows.get(form, UNKNOWN) == UNKNOWN:
                     self.rows[form] = len(self.vectors)

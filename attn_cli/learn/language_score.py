@@ -12,8 +12,7 @@ import numpy as np
 from attn_cli.io.types import Array, NamedTuple, Stage, StageReport
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
-from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import Vectors, as_text
+from attn_cli.vectors import Vectors, as_text, lookup
 
 ROWS = 1000  # words that are scored at once
 Words = Sequence[str]
@@ -38,7 +37,7 @@ def perplexity(
     found, wanted = list[Array](), list[int]()  # what predicts each word, (rows, width), and its number
     for n, words in enumerate(texts, 1):
         if words:
-            X = embed(words, table, "model", 0, stack.spelling).X
+            X = lookup.embed(words, table, "model", 0, stack.spelling).X
             found += [first, stack.last_rows(X, causal(len(words)))[:-1]]
             wanted += (word_number(word, rows) for word in words)
         if wanted and (len(wanted) >= ROWS or n == len(texts)):
@@ -194,7 +193,7 @@ def _counted(
 def every_layer(stack: EncoderStack, table: Vectors, words: Words) -> Iterator[Array]:
     """Yield the weights (h, n, n) of each layer's heads under the causal mask, the lowest layer first."""
     mask = causal(len(words))
-    X = stack.input(embed(words, table, "model", 0, stack.spelling).X, 0, mask)
+    X = stack.input(lookup.embed(words, table, "model", 0, stack.spelling).X, 0, mask)
     for layer in range(stack.layers):
         yield np.stack([weights_of(head, X, mask) for head in stack.attention(layer).heads])
         if layer < stack.layers - 1:

@@ -13,8 +13,7 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, lead_of, weights_of
 from attn_cli.text.tokenize import PRONOUNS
-from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import Vectors
+from attn_cli.vectors import Vectors, lookup
 
 MOSTLY, ENOUGH = 0.8, 5  # the share of right links, and the cases that it takes to tell
 
@@ -136,6 +135,6 @@ def head_weights(
     stack: EncoderStack, table: Vectors, words: Sequence[str], by_content: bool = False
 ) -> dict[str, Array]:
     """Return the weights (n, n) of each head of the last layer, or those `by_content`, without terms for distance."""
-    X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
+    X = stack.input(lookup.embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
     heads = [head._replace(position=None) if by_content else head for head in stack.last.heads]
     return {head.name: weights_of(head, X) for head in heads}

@@ -18,8 +18,7 @@ from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, 
 from attn_cli.models.model_file import in_bits, read_model, write_model
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
-from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import Vectors
+from attn_cli.vectors import Vectors, lookup
 
 Sentences = list[treebank.Sentence]
 ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]
@@ -166,7 +165,7 @@ def train_file(
     """
     for path in (*treebanks, *dev):
         files.regular(path)
-    table = open_table(embedding)
+    table = lookup.open_table(embedding)
     heads = relations.heads_to_learn(settings.relations, treebanks)
     settings = replace(settings, relations=",".join(heads))
     relations.check_balance(settings.balance, heads)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partialmethod
 
 from textual.binding import Binding
 
 from attn_cli.core import masks, scores
 from attn_cli.errors import refuse
-from attn_cli.io.types import Array, NamedTuple, replace
+from attn_cli.io.types import Array, NamedTuple, dataclass, replace
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render import plain
 from attn_cli.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT

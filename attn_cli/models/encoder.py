@@ -23,8 +23,8 @@ from attn_cli.io.types import Array, NamedTuple, OnPart, part_of
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Joining, Trail
 from attn_cli.models.projection import Projection
 from attn_cli.trace import Learned
+from attn_cli.vectors import Vectors, as_bytes
 from attn_cli.vectors.spelling import SpellingFeatures, forms
-from attn_cli.vectors.table import Vectors, as_bytes
 
 Take = Callable[..., Array]
 NEARLY_ZERO = 1e-5

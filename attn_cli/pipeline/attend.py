@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,11 +16,9 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of, replace
+from attn_cli.pipeline.long_text import HeadSummary, RowSums, SomeRows, rows_of, summary_of_rows
 from attn_cli.settings import Settings
 from attn_cli.trace import Head
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.long_text import HeadSummary, SomeRows
 
 LINKS = 5  # of each row, that a trace holds at least
 ROUNDING = 16  # times the precision of a product of lengths: smaller differences are rounding alone
@@ -58,8 +56,6 @@ class Work(NamedTuple):
 
     def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Go over all rows; keep only links, output and the long view of each head (and of their mean)."""
-        from attn_cli.pipeline.long_text import RowSums, summary_of_rows
-
         found: dict[str, HeadSummary] = {}
         parts, first = len(self.heads) * (1 + with_mean), self.heads[0]
         q, k_of = first.q, first.k
@@ -84,8 +80,6 @@ class Work(NamedTuple):
     def _rows(self, name: str, report: OnPart | None) -> Iterator[SomeRows]:
         heads = [head for head in self.heads if name in (head.name, "mean")]
         if heads[0].ready is not None or heads[0].steps is not None:
-            from attn_cli.pipeline.long_text import rows_of
-
             whole = [head.weights for head in heads]
             weights = whole[0] if len(whole) == 1 else np.mean(whole, axis=0)
             yield from rows_of(weights, None if self.mask is None else self.mask.rows(range(len(weights))))

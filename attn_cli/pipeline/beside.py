@@ -11,8 +11,7 @@ from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, fixed, refuse, visible
 from attn_cli.io.types import Array, replace
 from attn_cli.models.logit_parts import Joining
-from attn_cli.pipeline.attend import LINKS
-from attn_cli.pipeline.inputs import Inputs
+from attn_cli.pipeline import Inputs, attend
 from attn_cli.settings import MEAN, WEIGHT, WITH_RESIDUAL
 from attn_cli.trace import Head, Learned, Trace
 
@@ -75,7 +74,7 @@ def drawn(trace: Trace) -> Trace:
     """Return the trace as views draw it: where norms are measured, they are its weights, and these its norms."""
     if trace.settings.measure == WEIGHT:
         return trace
-    k = max(LINKS, trace.settings.top or 0)
+    k = max(attend.LINKS, trace.settings.top or 0)
 
     def swapped(head: Head) -> Head:
         assert head.norms is not None

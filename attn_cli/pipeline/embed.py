@@ -13,13 +13,11 @@ from attn_cli.errors import InputError, UsageError, count, refuse, refuse_input,
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report, replace
 from attn_cli.models import model_file, projection
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.pipeline import mask, project, record
-from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inputs
+from attn_cli.pipeline import Inputs, Side, check_no_knock_out, mask, project, record, round_inputs
 from attn_cli.settings import LIKENESS, Settings, check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace import Embedding, Head
-from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.table import Vectors
+from attn_cli.vectors import Vectors, lookup
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -64,7 +62,7 @@ def settings_for_positions(settings: Settings) -> Settings:
 
 
 def _table(settings: Settings, stack: EncoderStack | None) -> Vectors:
-    table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
+    table = lookup.open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
     if stack is not None:
         check_pairing(stack, table)
     if settings.oov == "subword":
@@ -96,18 +94,20 @@ def embed_tokens(
     if oov == "model" and stack is None:
         said = "--oov model needs a learned projection."
         raise UsageError(said, "Choose subword, zero, random, nearest, skip or error.", "--oov")
-    look_up: Callable[[Sequence[str]], Embedded]
+    look_up: Callable[[Sequence[str]], lookup.Embedded]
     if settings.embedding == "random":
         if stack is not None:
             raise wrong_pairing(stack, "random vectors")
         about = Embedding("random", "random", dim, None, settings.seed)
-        look_up = partial(random_vectors, dim=dim, seed=settings.seed)
+        look_up = partial(lookup.random_vectors, dim=dim, seed=settings.seed)
     else:
         table = _table(settings, stack) if table is None else table
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
         spelling, report = None if stack is None else stack.spelling, report or no_report
-        look_up = partial(embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report)
+        look_up = partial(
+            lookup.embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report
+        )
     query = look_up(tokens)
     key = query if context is None else look_up(context)
     query_tokens = tuple(tokens[i] for i in query.kept)

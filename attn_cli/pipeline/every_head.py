@@ -12,7 +12,7 @@ from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
 from attn_cli.models import encoder, model_file
 from attn_cli.models.checkpoints.open_model import open_model
-from attn_cli.pipeline import embed, inputs, ready_weights
+from attn_cli.pipeline import as_options, embed, ready_weights
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
@@ -199,7 +199,7 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     """Yield each layer of a model that reads a text."""
     name, sides = reading.model.name, (reading.query.tokens, reading.key.tokens)
     of, pair = head_roles.Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
-    given = f"TEXT -m DIR{pair}{inputs.as_options(settings)}"
+    given = f"TEXT -m DIR{pair}{as_options(settings)}"
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
         weights, allowed, notes = reading.weights(steps, settings)
@@ -260,7 +260,7 @@ def _of_trace(trace: Trace, layer: int, stack: encoder.EncoderStack, settings: S
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
     of = head_roles.Text(*sides, not trace.has_second_input)
-    source = WeightsOrigin(stack.name, kind, *sides, of, given + inputs.as_options(trace.settings))
+    source = WeightsOrigin(stack.name, kind, *sides, of, given + as_options(trace.settings))
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
     facts = (stack.learned(layer, name) for name in names)

@@ -12,14 +12,13 @@ import numpy as np
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, NamedTuple, OnPart, replace
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.pipeline import embed, inputs
+from attn_cli.pipeline import embed, wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings import ALL, MEAN, Settings, settings_for_masked, settings_of
 from attn_cli.trace import Trace
-from attn_cli.vectors import lookup
+from attn_cli.vectors import as_float64, as_text, lookup
 from attn_cli.vectors.spelling import SpellingFeatures
-from attn_cli.vectors.table import as_float64, as_text
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.generate import Step, Writer
@@ -103,7 +102,7 @@ def page_of_writing(writer: Writer, steps: Sequence[Step], settings: Settings) -
 
 def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:
     first = next(layers)
-    shown = inputs.wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
+    shown = wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
     return Page(map(record, chain((first,), layers)), first.layers, shown)
 
 

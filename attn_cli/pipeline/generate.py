@@ -16,9 +16,16 @@ from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_mode
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.encoder import causal, weights_of
-from attn_cli.pipeline import embed, next_words
-from attn_cli.pipeline.inputs import cut_of_model, cut_of_stack, knock_out_notes, shown_head, wanted_layer
-from attn_cli.pipeline.passes import LanguagePass
+from attn_cli.pipeline import (
+    cut_of_model,
+    cut_of_stack,
+    embed,
+    knock_out_notes,
+    next_words,
+    passes,
+    shown_head,
+    wanted_layer,
+)
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
@@ -256,7 +263,7 @@ def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
 def _language(text: str, settings: Settings) -> Writer:
     """Return the writer of the bundled language model, or of another of its kind; it reads all anew for each word."""
     shared = embed.open_shared(settings)
-    it = LanguagePass(text, settings, shared)
+    it = passes.LanguagePass(text, settings, shared)
     settings, stack, words = it.settings, it.stack, [*map(it.word, range(it.vocabulary + 1))]
     layer = wanted_layer(settings, stack.layers, stack.name)
     shown = shown_head(settings.head, stack.head_names(layer))

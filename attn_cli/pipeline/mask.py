@@ -12,7 +12,7 @@ from attn_cli.core import arguments, masks
 from attn_cli.errors import InputError, UsageError, count, refuse_input, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
 from attn_cli.io.types import Bools, Ints, NDArray
-from attn_cli.pipeline.inputs import Inputs
+from attn_cli.pipeline import Inputs
 from attn_cli.settings import Settings, find_rows
 from attn_cli.text.wordpieces import is_padding, is_special
 

@@ -11,10 +11,10 @@ from attn_cli.errors import InputError, UsageError, shell_quote
 from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
-from attn_cli.pipeline.inputs import Inputs, cut_of_stack
+from attn_cli.pipeline import Inputs, cut_of_stack
 from attn_cli.settings import ALL, MOST_GUESSED, Settings, with_next_words
 from attn_cli.trace import LARGE, Lean, NextWord, NextWords, Trace
-from attn_cli.vectors.table import Vectors, as_text
+from attn_cli.vectors import Vectors, as_text
 
 ROWS = 256  # places whose words are scored at once
 

@@ -21,13 +21,12 @@ from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import Way, texts, way_of
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
-from attn_cli.pipeline import embed, next_words
-from attn_cli.pipeline.inputs import each_once
+from attn_cli.pipeline import each_once, embed, next_words
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings import DEFAULTS, Settings, beside_model, check_without_model, declare, settings_of
 from attn_cli.trace import NextWord
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors import as_text
 
 MOST_SCORES = 1 << 22  # scores of words that are held at once
 

@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
-from attn_cli.models.checkpoints.describe import Layer, Model, Stack
+from attn_cli.models.checkpoints import Layer, Model, Stack
 from attn_cli.models.checkpoints.open_model import MASKS, UNKNOWN, Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import texts
@@ -33,8 +33,7 @@ from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.settings import Settings
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.head_roles import Role, Text, find_patterns, measure
-from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors import as_text, lookup
 
 # Of the heads of a layer, sum(eigenvalues) / sum(|eigenvalues|).
 Copying = Callable[[int], list[float | None]]
@@ -245,6 +244,6 @@ def _learned(settings: Settings) -> Iterator[Opened]:
     if stack.words is not None:  # words are read, and scored, with what was learned beside their vectors
         scored = matrix_of(table).astype(np.float64)
         scored[: len(stack.words.corrections)] += stack.words.corrections
-        copying = of_stack(stack, embed(known, table, "model", 0, stack.spelling).X, scored)
+        copying = of_stack(stack, lookup.embed(known, table, "model", 0, stack.spelling).X, scored)
     layers = stack_layers("self", " ".join(words), None, settings, shared)
     yield found, (False,) * len(words), layers, copying

@@ -14,17 +14,17 @@ from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse_
 from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models import model_file, projection as model
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.pipeline.inputs import (
+from attn_cli.pipeline import (
     Inputs,
     Layer,
     Side,
     cut_of_stack,
     listed_heads,
+    record,
     round_inputs,
     shown_head,
     wanted_layer,
 )
-from attn_cli.pipeline.record import ROOT_HEAD
 from attn_cli.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
 from attn_cli.trace import Head
 
@@ -59,7 +59,7 @@ def project_with_model(
     names, shown = stack.head_names(layer), _head_of_stack(settings.head, stack, layer)
     found = _layer(stack.attention(layer), inputs, settings, shown, ())
     is_default = settings.query is None and shown in (names[0], MEAN)
-    root_heads = (head for head in found.projection.heads if is_default and head.name == ROOT_HEAD)
+    root_heads = (head for head in found.projection.heads if is_default and head.name == record.ROOT_HEAD)
     is_below = query.words is not None and made.words is None
     notes = {
         f"The positions were added to the word vectors, below what {stack.name} shows here.": is_below,

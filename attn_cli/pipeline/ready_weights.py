@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, UsageError, count, fixed, refuse, shorte
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, replace
 from attn_cli.models.projection import Projection
-from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
+from attn_cli.pipeline import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weighted_links
 from attn_cli.pipeline.record import EACH_ROLLED, Attended
 from attn_cli.settings import ALL, ROLLOUT, WEIGHT, Settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,11 @@ from attn_cli.errors import InputError, NotFinite, visible
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, replace
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.logit_parts import Joining
+from attn_cli.pipeline import Inputs, Layer, beside
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
-from attn_cli.pipeline.beside import condensed_notes, layout_note, notes_on_rows, with_norms
-from attn_cli.pipeline.inputs import Inputs, Layer
+from attn_cli.pipeline.long_text import HeadSummary
 from attn_cli.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings, find_rows
 from attn_cli.trace import LARGE, Head, Placed, Trace
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.long_text import HeadSummary
 
 EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"
 ROLLOUTS = f"weights up to layer n = An ... A1 A0, {EACH_ROLLED}"
@@ -59,12 +55,12 @@ def record(one: Attended) -> Trace:
         raise NotFinite(error.query, error.key, *names) from None
     if settings.measure != WEIGHT and trace.heads[0].ready is None:
         made = one.layer.projection
-        trace = with_norms(trace, one.joining() if one.joining else Joining(made.W_o, made.b_o))
+        trace = beside.with_norms(trace, one.joining() if one.joining else Joining(made.W_o, made.b_o))
     if one.layer.other_layout is not None and not trace.condensed:
         with suppress(InputError):  # W_o or a bias fits in one layout alone
             other = one.layer.other_layout()._replace(other_layout=None)
             there = record(one._replace(layer=other, report=None))
-            trace = replace(trace, notes=(*trace.notes, layout_note(trace, there)))
+            trace = replace(trace, notes=(*trace.notes, beside.layout_note(trace, there)))
     return one.finish(trace)
 
 
@@ -93,7 +89,7 @@ def _held(
     summaries = work.summaries(links, shown == MEAN, one.report)
     focus = asked or (row_of_strongest_link(summaries[shown].links, inputs),)
     focus = focus[: max(1, LARGE // n_k)]
-    notes = condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
+    notes = beside.condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
     return np.array(focus, dtype=np.intp), focus, summaries, notes
 
 
@@ -111,7 +107,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
         root = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
         focus = (row_of_strongest_link(shown.links, inputs) if root is None else root,)
     trained = None if summaries or settings.query is not None else layer.learned
-    of_rows = notes_on_rows(shown, inputs, work.mask, heads[0].scores is not None, trained)
+    of_rows = beside.notes_on_rows(shown, inputs, work.mask, heads[0].scores is not None, trained)
     notes = [*inputs.notes, *layer.notes, *notes, *of_rows]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     of_sides = [tuple(numbers[token] for token in side.tokens) for side in (query, key)]

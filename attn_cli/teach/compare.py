@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import SettingError, UsageError, refuse_input
-from attn_cli.io.types import Array, NamedTuple, OnPart, replace
+from attn_cli.io.types import Array, NamedTuple, OnPart, dataclass, replace
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model, declared

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from attn_cli.core import attention
 from attn_cli.core.scores import cosine, dot, score_named
 from attn_cli.errors import listed
 from attn_cli.inputs.record import Pairs, dictionary, numbers_of
-from attn_cli.io.types import Array, NamedTuple, OnPart, replace
+from attn_cli.io.types import Array, NamedTuple, OnPart, dataclass, replace
 from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record
 from attn_cli.settings import Settings

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from attn_cli.errors import AttnError, ConfigError, FileError, InputError, UsageError, did_you_mean, visible
 from attn_cli.io import atomic, files
@@ -87,8 +88,6 @@ def addresses() -> tuple[str, str]:
     mirror = os.environ.get("ATTN_MIRROR", "").rstrip("/")
     if not mirror:
         return INDEX_URL, FILES_URL
-    from urllib.parse import urlsplit
-
     try:
         parts = urlsplit(mirror)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -192,14 +191,14 @@ class RefusalError(FileError):
 
 def _opener() -> OpenerDirector:
     """Return urllib's opener, with the environment's proxies, which follows redirections to http and https only."""
-    from urllib import parse, request
+    from urllib import request
 
     class Redirects(request.HTTPRedirectHandler):
         def http_error_302(
             self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
         ) -> HTTPResponse | None:
             fp.close()  # the page that comes with a redirection may be endless
-            target = parse.urljoin(req.full_url, headers.get("Location", ""))
+            target = urljoin(req.full_url, headers.get("Location", ""))
             if not target.lower().startswith(("http://", "https://")):
                 raise ValueError(f"it redirects to {target}")
             return super().http_error_302(req, fp, code, msg, headers)
@@ -273,6 +272,4 @@ def _failure(url: str, reason: str) -> str:
 
 def host_of(url: str) -> str:
     """Return an address's host, printable."""
-    from urllib.parse import urlsplit
-
     return visible(urlsplit(url).netloc)

@@ -12,8 +12,7 @@ from attn_cli.errors import InputError, refuse_input, shell_quote, visible
 from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.io.types import Array
-from attn_cli.vectors import open_vectors, word2vec
-from attn_cli.vectors.table import (
+from attn_cli.vectors import (
     DIRECTIONS,
     NGRAMS,
     SAFETENSORS,
@@ -24,8 +23,10 @@ from attn_cli.vectors.table import (
     VectorTable,
     as_bytes,
     npy_rows,
+    open_vectors,
     read_exactly,
     table_of,
+    word2vec,
 )
 
 ENOUGH = 1 << 18  # bytes of a large text that tell its layout

@@ -10,9 +10,8 @@ import numpy as np
 
 from attn_cli.errors import FileError, InputError, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple
+from attn_cli.vectors import FileRows, SourceFile, VectorTable, npy_rows, read_exactly, spelling, table_of
 from attn_cli.vectors.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
-from attn_cli.vectors.spelling import BLOCK, with_ngrams
-from attn_cli.vectors.table import FileRows, SourceFile, VectorTable, npy_rows, read_exactly, table_of
 
 MAX_PICKLE_BYTES = 8 << 30  # bytes of a file
 
@@ -187,10 +186,10 @@ def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRow
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))
     work = letters * most * (own.shape[1] + 16)  # to hash an n-gram takes as long as 16 additions
-    if work > (letters + own.nbytes + grams.nbytes) * 100 + BLOCK:  # a hundred additions to a byte
+    if work > (letters + own.nbytes + grams.nbytes) * 100 + spelling.BLOCK:  # a hundred additions to a byte
         raise InputError(f"{saved.name}: its words have too many n-grams.", SAVE_AGAIN)
     with np.errstate(all="ignore"):  # whoever uses a vector checks that it is finite
-        return with_ngrams(own, grams, words, (max(least, 1), most))
+        return spelling.with_ngrams(own, grams, words, (max(least, 1), most))
 
 
 def _floats(saved: _SavedObject, field: str, rows: Array | FileRows | None) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
-from attn_cli.vectors import table as tables
+from attn_cli.vectors import BUNDLED, Rows, Vectors, as_bytes, as_text, bundled, require_finite
 from attn_cli.vectors.spelling import (
     SpellingFeatures,
     closest,
@@ -21,7 +21,6 @@ from attn_cli.vectors.spelling import (
     guess,
     guessable,
 )
-from attn_cli.vectors.table import Vectors
 
 Near: TypeAlias = "list[tuple[str, float]]"  # words and their cosines
 Found: TypeAlias = "tuple[str, Array]"
@@ -38,8 +37,8 @@ class Embedded(NamedTuple):
 
 def open_table(embedding: str, others: str = "") -> Vectors:
     """Return the bundled vectors, or those in a file or under a name; an error's hint names `others`, too."""
-    if embedding == tables.BUNDLED:
-        return tables.bundled()
+    if embedding == BUNDLED:
+        return bundled()
     # Only those who give vectors of their own pay for it.
     from attn_cli.vectors.detect import open_file
 
@@ -56,7 +55,7 @@ def path_for(embedding: str, others: str = "") -> str:
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
-    near = did_you_mean(embedding, [tables.BUNDLED, *all_names()])
+    near = did_you_mean(embedding, [BUNDLED, *all_names()])
     said = f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}."
     hint = f"{near}Choose word2vec, {others}a file, or a name that attn vectors list shows."
     raise UsageError(said, hint, "--embedding")
@@ -98,7 +97,7 @@ def embed(
     if unknown and oov == "nearest":
         replaced = closest(unknown, table, report)
         found = table.find(replaced.values())
-        known |= {one: tables.require_finite(found[used], used, table.name) for one, used in replaced.items()}
+        known |= {one: require_finite(found[used], used, table.name) for one, used in replaced.items()}
         unknown = [token for token in unknown if token not in replaced]
     if unknown and oov == "subword":
         known |= guess(guessable(unknown, table), table)
@@ -118,7 +117,7 @@ def look_up_all(tokens: Sequence[str], table: Vectors, report: OnPart = no_repor
     wanted = {token: forms(token) for token in tokens}
     found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
     return {
-        token: (form, tables.require_finite(found[form], form, table.name))
+        token: (form, require_finite(found[form], form, table.name))
         for token, those in wanted.items()
         if (form := next((form for form in those if form in found), None)) is not None
     }
@@ -143,9 +142,9 @@ def nearest(
 
     Ties go to the word that stands earlier. The words `without` and vectors that hold NaN or infinity are left out.
     """
-    left_out = {tables.as_bytes(word) for word in without}
+    left_out = {as_bytes(word) for word in without}
     (found,) = _nearest(vectors.rows(report), vector[np.newaxis], k + len(left_out))
-    return [(tables.as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
+    return [(as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
 
 
 def analogy(
@@ -170,16 +169,16 @@ def nearest_each(
     """
     found = _nearest(_some_rows(vectors, commonest, also), outputs, k)
     return [
-        [(tables.as_text(word), cosine) for word, cosine in near] if vector.any() else []
+        [(as_text(word), cosine) for word, cosine in near] if vector.any() else []
         for vector, near in zip(outputs, found, strict=True)
     ]
 
 
-def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[tables.Rows]:
+def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[Rows]:
     """Yield the first `count` words and their vectors, then those of `also` that are not among them."""
-    others = {tables.as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
+    others = {as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
     for words, matrix in vectors.rows():
-        some = tables.Rows(words[:count], matrix[:count])
+        some = Rows(words[:count], matrix[:count])
         yield some
         for word in others.keys() & some.words:
             del others[word]
@@ -187,14 +186,14 @@ def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[ta
         if not count:
             break
     if others:
-        yield tables.Rows([*others], np.array([*others.values()], dtype=matrix.dtype))
+        yield Rows([*others], np.array([*others.values()], dtype=matrix.dtype))
 
 
 # Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
 MARGIN = 1e-4
 
 
-def _nearest(blocks: Iterable[tables.Rows], vectors: Array, k: int) -> list[list[tuple[bytes, float]]]:
+def _nearest(blocks: Iterable[Rows], vectors: Array, k: int) -> list[list[tuple[bytes, float]]]:
     """Return, for each of the vectors (n, dim), the k words of `blocks` with the largest cosine, largest first."""
     units, before = _units(vectors), 0
     best: list[list[tuple[float, int, bytes]]] = [[] for _ in units]

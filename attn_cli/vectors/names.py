@@ -20,15 +20,17 @@ import numpy as np
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean, visible
 from attn_cli.io import atomic, files, signals
 from attn_cli.io.types import OnPart, no_report
-from attn_cli.vectors import catalogue, detect, open_vectors
-from attn_cli.vectors.table import (
+from attn_cli.vectors import (
     BUNDLED,
     Rows,
     SourceFile,
     Vectors,
     as_text,
     bundled,
+    catalogue,
+    detect,
     kept_about,
+    open_vectors,
     write_table,
 )
 

@@ -18,7 +18,16 @@ import numpy as np
 from attn_cli.errors import AttnError, CreateError, WriteError, visible
 from attn_cli.io import array_files, atomic, files
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
-from attn_cli.vectors import table, word2vec
+from attn_cli.vectors import (
+    Rows,
+    SourceFile,
+    Vectors,
+    as_bytes,
+    as_float64,
+    fingerprint_of,
+    fingerprint_rows,
+    word2vec,
+)
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
@@ -48,7 +57,7 @@ class WordIndex(NamedTuple):
     repeats: Ints  # ascending
 
     @staticmethod
-    def of(source: table.SourceFile, kind: str) -> WordIndex | None:
+    def of(source: SourceFile, kind: str) -> WordIndex | None:
         """Return the kept index of a file as it is now; None if there is none, or it is damaged."""
         path = index_path(source.path)
         if not os.path.isfile(path):
@@ -60,7 +69,7 @@ class WordIndex(NamedTuple):
             return None
         return index if about == index.about(source, kind) else None
 
-    def about(self, source: table.SourceFile, kind: str) -> dict[str, str]:
+    def about(self, source: SourceFile, kind: str) -> dict[str, str]:
         """Return what the kept index says of its very file and of its own arrays."""
         check = crc32(repr([(array.dtype.str, array.shape) for array in self]).encode())
         for array in self:
@@ -123,7 +132,7 @@ def forget_index(of: str) -> None:
         os.unlink(index_path(of))
 
 
-class FileVectors(table.Vectors):
+class FileVectors(Vectors):
     """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
 
     source = "file"
@@ -145,7 +154,7 @@ class FileVectors(table.Vectors):
         return len(self.indexed().hashes)
 
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
-        wanted = {table.as_bytes(word): word for word in words if word}
+        wanted = {as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
@@ -161,7 +170,7 @@ class FileVectors(table.Vectors):
                     self._use(None)
             if self.index is None or self.form.packed:
                 found = self.search(file, wanted, report)
-        return {wanted[word]: table.as_float64(vector) for word, vector in found.items()}
+        return {wanted[word]: as_float64(vector) for word, vector in found.items()}
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnPart = no_report
@@ -187,7 +196,7 @@ class FileVectors(table.Vectors):
         assert self.index is not None  # it was built
         return self.index
 
-    def rows(self, report: OnPart = no_report) -> Iterator[table.Rows]:  # noqa: D102
+    def rows(self, report: OnPart = no_report) -> Iterator[Rows]:  # noqa: D102
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
             for offsets, words, vectors in self.form.blocks(file, report):
@@ -195,24 +204,24 @@ class FileVectors(table.Vectors):
                 with np.errstate(over="ignore"):  # what is too large becomes infinity, told where it matters
                     matrix = vectors(slice(None)).astype(np.float32, copy=False)
                 if len(kept):
-                    yield table.Rows([words[at] for at in kept.tolist()], matrix[kept])
+                    yield Rows([words[at] for at in kept.tolist()], matrix[kept])
 
     def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:  # noqa: D102
         with self.form.source.opened() as file:
             yield from (words for _, words, _ in self.form.blocks(file, report))
 
     def fingerprint(self) -> str:  # noqa: D102
-        wanted, before = table.fingerprint_rows(self.n_words), 0
+        wanted, before = fingerprint_rows(self.n_words), 0
         blocks, parts = [], []
         for words, matrix in self.rows():
             blocks.append(b"\n".join(words))
             parts.append(matrix[wanted[(wanted >= before) & (wanted < before + len(words))] - before])
             before += len(words)
         lines = b"\n%b\n" % b"\n".join(blocks)
-        return table.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
+        return fingerprint_of((before, self.dim), lines, np.concatenate(parts))
 
 
-def describe(vectors: table.Vectors) -> dict[str, object]:
+def describe(vectors: Vectors) -> dict[str, object]:
     """Return what is known of vectors: their size and what their maker noted; `bytes` are those of their files."""
     import json  # those who look words up do without
 
@@ -228,7 +237,7 @@ def describe(vectors: table.Vectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: table.Vectors, report: OnPart = no_report) -> str:
+def keep_index(vectors: Vectors, report: OnPart = no_report) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it or on why not, or nothing."""
     if not isinstance(vectors, FileVectors):
         return ""

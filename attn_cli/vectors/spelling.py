@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import UsageError, refuse_input, visible
 from attn_cli.io.types import Array, Ints, NamedTuple, OnPart, no_report
-from attn_cli.vectors.table import FileRows, Vectors, as_bytes, as_text
+from attn_cli.vectors import FileRows, Vectors, as_bytes, as_text
 
 SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brackets
 

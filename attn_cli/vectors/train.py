@@ -18,8 +18,7 @@ from attn_cli.io.types import Array, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
-from attn_cli.vectors.table import NGrams, Vectors, as_text, kept_about, write_table
+from attn_cli.vectors import NGrams, Vectors, as_text, kept_about, spelling, write_table
 
 MOST_WORDS = 10_000
 
@@ -169,7 +168,7 @@ def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report
         raise InputError(f"{table.name} holds NaN or infinity.", "Replace or remove such rows.")
     scale = float(np.sqrt(np.mean(numbers**2))) or 1.0
     vectors = numbers / scale
-    normals = [normal(as_text(word)) for word in words]
+    normals = [spelling.normal(as_text(word)) for word in words]
     counted = _counts(normals, settings.buckets)
     draw = np.random.default_rng(settings.seed)
     rarer = np.arange(len(words) // 4, len(words))
@@ -200,7 +199,7 @@ def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report
 
 def _counts(words: list[bytes], buckets: int) -> Matrix:
     """Return how many n-grams a word has in each row, over the square root of all that it has, (words, buckets)."""
-    found = list(ngrams(words, SHORTEST, LONGEST, buckets))
+    found = list(spelling.ngrams(words, spelling.SHORTEST, spelling.LONGEST, buckets))
     owner, row = (np.concatenate(some) for some in zip(*found, strict=True))
     shares = 1 / np.sqrt(np.bincount(owner, minlength=len(words)))
     return _scipy().csr_array((shares[owner], (owner, row)), (len(words), buckets))

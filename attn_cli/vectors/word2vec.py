@@ -19,7 +19,7 @@ import numpy as np
 from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.io.files import PIECE, pieces
 from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
-from attn_cli.vectors.table import LONGEST_WORD, SourceFile, WordBlock, as_float64, read_exactly
+from attn_cli.vectors import LONGEST_WORD, SourceFile, WordBlock, as_float64, read_exactly
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100  # of a text, which tell whether it has a header

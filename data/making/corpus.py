@@ -18,7 +18,7 @@ from attn_cli.vectors.spelling import forms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import VectorTable
+    from attn_cli.vectors import VectorTable
 
 HELD_BACK = 1000  # of each file, every so many lines one is not learned from
 UNKNOWN = -1

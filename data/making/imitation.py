@@ -16,7 +16,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors import as_text
 from data.making.corpus import lines
 from data.making.deep import Deep
 from data.making.lower import Lower, read_lower, sized
@@ -25,7 +25,7 @@ from data.making.settings import DeepTraining
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
 
 SHORTEST, LONGEST = 3, 60  # words in a line that is learned from
 

@@ -18,7 +18,7 @@ from data.making.corpus import UNKNOWN, WordRows, marked_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import VectorTable
+    from attn_cli.vectors import VectorTable
 
     Ints = NDArray[np.int32]
 

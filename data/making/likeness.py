@@ -24,8 +24,8 @@ from attn_cli.models.projection import likeness
 from attn_cli.settings import LIKENESS
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace import Learned
+from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import embed, look_up_all
-from attn_cli.vectors.table import bundled
 
 DIRECTIONS, LEAST = 3, 100  # kinds of fewer words do not count
 SHRINK = 0.1  # of the mean variance, added to each direction's within kinds

@@ -18,7 +18,7 @@ from data.making.settings import DeepTraining
 
 if TYPE_CHECKING:
     from attn_cli.io.types import Arrays
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
 
 FORMAT = "attn-layers/1"
 

@@ -17,7 +17,7 @@ from data.making.layers import NONE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import VectorTable
+    from attn_cli.vectors import VectorTable
     from data.making.settings import Pretraining
 
 LONGEST, SHORTEST = 60, 4  # words in a line that is learned from

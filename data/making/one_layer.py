@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.types import Arrays
     from attn_cli.learn.train import ToBatch
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
 
 SMALL = 0.05  # what a vector that the spelling adds is multiplied by, before anything is learned
 

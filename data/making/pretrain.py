@@ -21,8 +21,8 @@ from attn_cli.errors import visible
 from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.atomic import written
 from attn_cli.io.types import Stage, StageReport
+from attn_cli.vectors import VectorTable, as_text
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import VectorTable, as_text
 from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import FORMAT
 from data.making.masked_lines import Lines, Masked
@@ -32,7 +32,7 @@ from data.making.state import State
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
     from data.making.settings import Pretraining
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0

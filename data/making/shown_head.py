@@ -21,7 +21,7 @@ from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
     from attn_cli.io.types import Array
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
 
 FEWEST, MOST = 6, 20  # words of a sentence
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.types import Arrays
     from attn_cli.learn.train import ToBatch
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
 
 RIDGE = 1e-6
 

@@ -21,8 +21,8 @@ from attn_cli.learn.train import names_of as names_of_files
 from attn_cli.learn.treebank import Sentence, read_treebank
 from attn_cli.models.encoder import matrix_of
 from attn_cli.models.model_file import read_model, write_model
+from attn_cli.vectors import Vectors, VectorTable
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import Vectors, VectorTable
 from data.making.language import LEAST_RATE, WARM_UP, Language
 from data.making.language_text import LanguageText
 from data.making.settings import LanguageTraining, check_before

@@ -18,7 +18,7 @@ SUMMARY = ("--fields", "summary")
 
 def sentences(n: int) -> list[str]:
     """Return sentences of WORDS words, common words more often, as in a text."""
-    from attn_cli.vectors.table import bundled
+    from attn_cli.vectors import bundled
 
     words = [word for word in bundled().words()[:8000] if word.isalpha()]
     share = 1 / np.arange(1, len(words) + 1)

@@ -19,7 +19,7 @@ from attn_cli.learn.score import head_weights
 from attn_cli.learn.treebank import Sentence, read_passages
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import named
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors import bundled
 
 HEAD = "antecedent"
 FILES = [Path(__file__).parents[1] / f"models/flips-{part}.jsonl" for part in ("dev", "test")]

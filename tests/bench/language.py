@@ -15,7 +15,7 @@ from attn_cli.learn.language_score import perplexity as of_model
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.encoder import word_number
 from attn_cli.models.model_file import BUNDLED, named
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors import bundled
 from data.making.corpus import lines
 from data.making.language_text import LONGEST, LanguageText
 from tests.bench.kneser_ney import KneserNey, perplexity

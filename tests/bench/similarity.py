@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import bundled
 
 
 def ranks(values: np.ndarray) -> np.ndarray:

@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_cli import Settings
+from attn_cli import Settings, vectors as remembered
 from attn_cli.batch.lines import LONGEST_LINE, Feed, Job, chunks_of
 from attn_cli.batch.storage import inputs_of
 from attn_cli.batch.workers import outputs
-from attn_cli.vectors import table as remembered
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors import bundled
 from tests.cli.tables import apart, told
 from tests.schema import complaints
 from tests.shell import COMMAND, attn, here, shell, started, surroundings, wait_for

@@ -11,9 +11,8 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import dumps
-from attn_cli.vectors import detect, gensim_pickle, lookup, spelling
+from attn_cli.vectors import Vectors, VectorTable, as_text, detect, gensim_pickle, lookup, spelling
 from attn_cli.vectors.open_vectors import FileVectors, describe
-from attn_cli.vectors.table import Vectors, VectorTable, as_text
 from tests.fuzz.seeds import ABSENT, KNOWN, Reader
 
 PIECES = (96, 128, 200, 400)

@@ -26,8 +26,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.vectors import detect, open_vectors as cache
-from attn_cli.vectors.table import SourceFile
+from attn_cli.vectors import SourceFile, detect, open_vectors as cache
 from tests.shell import ROOT, started
 
 LINES = 100_000  # of 20 numbers: some 20 MB

@@ -15,7 +15,7 @@ from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.render.formats import render
 from attn_cli.render.walk import Walk
 from attn_cli.settings import View
-from attn_cli.vectors.table import bundled as vectors
+from attn_cli.vectors import bundled as vectors
 from tests.bench.flips import FILES, measure, pairs
 from tests.shell import record
 from tests.thorough import takes_long

@@ -17,8 +17,8 @@ from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
 from attn_cli.models import model_file
 from attn_cli.models.model_file import BUNDLED, EXPONENTS, dequantized, named, quantized, read_model
+from attn_cli.vectors import VectorTable
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import VectorTable
 from tests import shell, small_models as models
 from tests.fuzz.mutate import mutated
 from tests.parsed import conllu

@@ -11,7 +11,7 @@ from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.projection import identity, random
-from attn_cli.pipeline.inputs import sinusoidal
+from attn_cli.pipeline import sinusoidal
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.problems import some
 from tests.shell import here, record, refused

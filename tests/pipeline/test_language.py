@@ -14,8 +14,8 @@ from attn_cli.learn.language_score import perplexity
 from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
 from attn_cli.models.model_file import bundled
 from attn_cli.settings import usual
+from attn_cli.vectors import bundled as vectors
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
 from tests.pipeline.records import record, told
 from tests.shell import attn, here, refused

@@ -7,8 +7,8 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.vectors import VectorTable
 from attn_cli.vectors.lookup import nearest_each
-from attn_cli.vectors.table import VectorTable
 from tests.pipeline.records import record
 from tests.shell import attn
 

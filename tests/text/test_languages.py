@@ -7,8 +7,8 @@ from pathlib import Path
 
 from attn_cli.text.languages import ENGLISH, LANGUAGES, MOST, foreign_words
 from attn_cli.text.tokenize import tokenize
+from attn_cli.vectors import bundled
 from attn_cli.vectors.spelling import forms
-from attn_cli.vectors.table import bundled
 from tests.shell import here
 from tests.thorough import takes_long
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.vectors import FileRows, SourceFile
 from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.gensim_pickle import read_gensim as read_source
-from attn_cli.vectors.table import FileRows, SourceFile
 from tests.shell import surroundings
 from tests.thorough import IS_THOROUGH, some, takes_long
 
@@ -453,7 +453,7 @@ WATCH = """
 import os, sys, time, tracemalloc
 from attn_cli.errors import AttnError
 from attn_cli.vectors.gensim_pickle import read_gensim
-from attn_cli.vectors.table import SourceFile
+from attn_cli.vectors import SourceFile
 tracemalloc.start()
 for path in sorted(os.listdir()):
     tracemalloc.reset_peak()

@@ -10,11 +10,11 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.models.model_file import named
 from attn_cli.settings.training import SubwordTraining
+from attn_cli.vectors import NGrams, bundled, table_of
 from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.lookup import embed, nearest
 from attn_cli.vectors.names import export
 from attn_cli.vectors.spelling import guess, ngrams
-from attn_cli.vectors.table import NGrams, bundled, table_of
 from attn_cli.vectors.train import subwords_file
 from tests.shell import attn
 from tests.thorough import some

@@ -21,13 +21,12 @@ from attn_cli.errors import InputError, UsageError, WriteError
 from attn_cli.io.array_files import safetensors_entries, write_safetensors
 from attn_cli.io.atomic import lock
 from attn_cli.io.files import packing
-from attn_cli.vectors import names, open_vectors as cache
+from attn_cli.vectors import SourceFile, as_bytes, as_text, names, open_vectors as cache
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import export, import_file
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
 from attn_cli.vectors.spelling import closest, near_words
-from attn_cli.vectors.table import SourceFile, as_bytes, as_text
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
 from tests.shell import here

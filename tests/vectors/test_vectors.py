@@ -9,9 +9,9 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError
+from attn_cli.vectors import VectorTable, bundled, write_table
 from attn_cli.vectors.lookup import embed, look_up, nearest, open_table, random_vector, random_vectors
 from attn_cli.vectors.open_vectors import describe
-from attn_cli.vectors.table import VectorTable, bundled, write_table
 
 
 def table(words, matrix, **about):

@@ -211,12 +211,12 @@ def heads(
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads", figures=("heads", "heatmap"))
     if weights is not None:
         _refuse_all({"--context": context, "--kind": kind}, "requires --model")
-    from attn_cli.pipeline import every_head, inputs
+    from attn_cli.pipeline import check_no_knock_out, every_head
     from attn_cli.render.views import heads as views
 
     progress = Progress("Attending")
     if weights is not None:
-        inputs.check_no_knock_out(settings, weights)
+        check_no_knock_out(settings, weights)
         found = every_head.saved_layers(read_text.labelled_weights(weights, "heads", array, batch, tokens))
     else:
         text, second = read_text.text_and_context(texts, context, "heads", settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attn_cli.learn.score import Score
     from attn_cli.learn.train import Epoch, Trained
     from attn_cli.models.encoder import EncoderStack
-    from attn_cli.vectors.table import Vectors as WordVectors
+    from attn_cli.vectors import Vectors as WordVectors
 
 DEV_HELP = "Sentences held back: accuracy is measured on them. May be repeated."
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."

@@ -31,7 +31,7 @@ def import_(
 
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
-    from attn_cli.vectors import names, table
+    from attn_cli.vectors import as_text, names
 
     with Progress("Importing") as progress:
         imported, vectors, notes = names.import_file(file, name, progress, lambda line: say(f"attn: {line}"))
@@ -42,7 +42,7 @@ def import_(
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
     usual = vectors.find(USUAL)  # a word to try: a common one, else the first of some letters, else the first
-    first = [] if usual else [table.as_text(word) for word in next(vectors.word_blocks())[:1000]]
+    first = [] if usual else [as_text(word) for word in next(vectors.word_blocks())[:1000]]
     word = next(chain(usual, (word for word in first if word.isalpha() and len(word) > 3), first))
     quoted = shell_quote(word)
     typed = f"{quoted} -e {imported}" if word[:1] != "-" else f"-e {imported} -- {quoted}"

@@ -19,7 +19,7 @@ from attn_cli.settings import View
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.vectors.table import Vectors as WordVectors
+    from attn_cli.vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
 Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from attn_cli.models.checkpoints import positions
+from attn_cli.models.checkpoints import Logits, Model, Plan, Slopes, Stack, Words, positions
 from attn_cli.models.checkpoints.config import Config
-from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Slopes, Stack, Words
 
 # GPT-2 and its kin
 

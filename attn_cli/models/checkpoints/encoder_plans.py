@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import sqrt
 
-from attn_cli.models.checkpoints import blocks, decoder_plans, positions
-from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
-from attn_cli.models.checkpoints.describe import (
+from attn_cli.models.checkpoints import (
     Disentangled,
     Layer,
     Logits,
@@ -17,7 +15,11 @@ from attn_cli.models.checkpoints.describe import (
     Relative,
     Stack,
     Words,
+    blocks,
+    decoder_plans,
+    positions,
 )
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 
 # BERT and what came of it, ModernBERT
 

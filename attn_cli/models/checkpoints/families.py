@@ -11,9 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 from attn_cli.errors import InputError, did_you_mean, refuse_input, visible
-from attn_cli.models.checkpoints import decoder_plans as decoders, encoder_plans as encoders
+from attn_cli.models.checkpoints import Model, Plan, decoder_plans as decoders, encoder_plans as encoders
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
-from attn_cli.models.checkpoints.describe import Model, Plan
 
 LOOKS_AHEAD = {"is_causal": False, "use_bidirectional_attention": True}  # what takes a decoder's mask away
 

@@ -13,9 +13,21 @@ import numpy as np
 
 from attn_cli.errors import InputError, did_you_mean, refuse_input, visible
 from attn_cli.io.types import Ints, NamedTuple
-from attn_cli.models.checkpoints import decoder_plans, families, quantized
+from attn_cli.models.checkpoints import (
+    COUNT,
+    EPS,
+    EXPERTS,
+    HEADS,
+    WIDTH,
+    Logits,
+    Model,
+    Plan,
+    Stack,
+    decoder_plans,
+    families,
+    quantized,
+)
 from attn_cli.models.checkpoints.config import IDLE, Config
-from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from attn_cli.errors import InputError, visible
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple
-from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, Stack
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, dataclass
+from attn_cli.models.checkpoints import Disentangled, Layer, Slopes, Stack, blocks
 from attn_cli.models.checkpoints.reader import Reader, check_finite, network
 from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail

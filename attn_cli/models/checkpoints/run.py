@@ -14,9 +14,8 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, count, refuse, refuse_input, visible
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import Array, NamedTuple, OnPart
-from attn_cli.models.checkpoints import blocks, families, gguf, gguf_models
+from attn_cli.models.checkpoints import Layer, Model, blocks, families, gguf, gguf_models
 from attn_cli.models.checkpoints.config import read_affine, read_config
-from attn_cli.models.checkpoints.describe import Layer, Model
 from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, product, read_layer_weights
 from attn_cli.models.checkpoints.weights import Weights

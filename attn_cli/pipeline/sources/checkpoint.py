@@ -15,19 +15,20 @@ from attn_cli.core.attend import output_of
 from attn_cli.core.heads import QK
 from attn_cli.errors import UsageError, visible
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart, replace
-from attn_cli.models.checkpoints.describe import Stack
+from attn_cli.models.checkpoints import Stack, reader
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel
-from attn_cli.models.checkpoints.reader import LayerWeights
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.projection import Projection
-from attn_cli.pipeline import attend, beside, ready_weights
-from attn_cli.pipeline.inputs import (
+from attn_cli.pipeline import (
     Inputs,
     Layer,
     Side,
+    attend,
+    beside,
     cut_of_model,
     knock_out_notes,
+    ready_weights,
     shown_head,
     wanted_layer,
 )
@@ -215,7 +216,7 @@ class Reading(NamedTuple):
         return replace(trace, layer_output=self._joined(trace, steps, mask, kept))
 
     def _joined(
-        self, trace: Trace, steps: LayerSteps, mask: masks.Mask | None, kept: LayerWeights
+        self, trace: Trace, steps: LayerSteps, mask: masks.Mask | None, kept: reader.LayerWeights
     ) -> Array | None:
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
         settings = trace.settings

@@ -7,7 +7,7 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError, refuse, visible
 from attn_cli.io.types import Array, NamedTuple, replace
-from attn_cli.models.checkpoints.describe import Model
+from attn_cli.models.checkpoints import Model
 from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, TextEncoder
 from attn_cli.models.checkpoints.run import Run
 from attn_cli.settings import ALL, Settings, check_length, check_words, find_rows

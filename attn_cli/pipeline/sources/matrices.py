@@ -16,13 +16,14 @@ from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.types import Array, OnPart, replace
 from attn_cli.models import model_file, projection
-from attn_cli.pipeline import embed, project
-from attn_cli.pipeline.inputs import (
+from attn_cli.pipeline import (
     Inputs,
     Layer,
     Side,
     check_no_knock_out,
+    embed,
     prepare_inputs,
+    project,
     shown_head,
     with_masks,
 )

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import InputError, visible
 from attn_cli.io.types import OnPart, part_of, replace
 from attn_cli.models.encoder import EncoderStack
+from attn_cli.pipeline import Inputs, check_no_knock_out, each_once, knock_out_notes, prepare_inputs, project
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
-from attn_cli.pipeline.inputs import Inputs, check_no_knock_out, each_once, knock_out_notes, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
 from attn_cli.settings import (
     ALL,
@@ -179,10 +178,10 @@ def layers_of_text(
 def _layer(kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None) -> Attended:
     stack, mask = shared.stack, wanted_mask(settings, None, inputs)
     if stack is None:
-        layer = project_inputs(inputs, settings, None, shared.weights)
+        layer = project.project_inputs(inputs, settings, None, shared.weights)
         return Attended(kind, inputs, layer, settings, mask, report=report)
     is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
-    inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
+    inputs, layer = project.project_with_model(inputs, stack, settings, mask, report if is_long else None)
     below = layer.projection.about.layer or 0  # the layers whose work is done
     joining = partial(stack.joining, layer.projection, below, inputs.query.X)
     left = part_of(report, below, below + 1)

@@ -15,8 +15,7 @@ from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.types import Array, replace
 from attn_cli.models.projection import in_out
-from attn_cli.pipeline import attend, ready_weights
-from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
+from attn_cli.pipeline import Inputs, Side, attend, check_no_knock_out, ready_weights
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused

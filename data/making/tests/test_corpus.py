@@ -4,7 +4,7 @@ import lzma
 
 import numpy as np
 
-from attn_cli.vectors.table import VectorTable
+from attn_cli.vectors import VectorTable
 from data.making.corpus import HELD_BACK, UNKNOWN, WordRows, lines, sentences
 from tests.parsed import conllu
 

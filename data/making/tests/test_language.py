@@ -18,8 +18,8 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.learn.language_score import PATTERNS, perplexity
 from attn_cli.models.encoder import causal, matrix_of
 from attn_cli.models.model_file import EXPONENTS, quantized, read_model
+from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import bundled
 from data.making.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
 from data.making.settings import LanguageTraining
 from data.making.tests.running import COMMAND, making

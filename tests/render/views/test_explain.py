@@ -16,8 +16,8 @@ from attn_cli.render.views.swap import _decided
 from attn_cli.render.walk import NAMES, STEPS, chosen_steps
 from attn_cli.teach.compare import Swap
 from attn_cli.teach.swap import LeadChange, swap
+from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import bundled
 from tests.cli.tables import told as cases
 from tests.shell import here
 
