@@ -17,6 +17,9 @@ from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, often, thinned, trie
 
 collect_ignore = ["loaded.py"]  # it would load all that attn has where the tests run
 
+FOLDERS = {"XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config"}
+FOLDERS["GENSIM_DATA_DIR"] = "gensim-data"
+
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,10 +76,8 @@ def kept(tmp_path_factory):
     assert not Path("attn.toml").exists(), "attn.toml would change what is tested: move it away"
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        patch.setenv("GENSIM_DATA_DIR", str(folder / "gensim-data"))
+        for variable in FOLDERS:
+            patch.setenv(variable, str(folder / FOLDERS[variable]))
         yield folder
 
 
@@ -93,12 +94,8 @@ def opened_once():
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """Give the test a cache, data and downloads of its own, and return the folder that holds them."""
-    for variable, name in (
-        ("XDG_CACHE_HOME", "cache"),
-        ("XDG_DATA_HOME", "data"),
-        ("GENSIM_DATA_DIR", "gensim-data"),
-    ):
-        monkeypatch.setenv(variable, str(tmp_path / "own" / name))
+    for variable in FOLDERS.keys() - {"XDG_CONFIG_HOME"}:
+        monkeypatch.setenv(variable, str(tmp_path / "own" / FOLDERS[variable]))
     return tmp_path / "own"
 
 

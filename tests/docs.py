@@ -13,12 +13,10 @@ import itertools
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,77 +28,14 @@ from attn_cli import errors
 from attn_cli.cli import app as cli
 from attn_cli.settings import DEFAULTS
 from tests import pictures
-from tests.shell import attn, surroundings
+from tests.shell import attn, shell
 
-AFTER = ("What a command shows when nothing is asked", "Environment variables", "Exit codes")
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 HELP_WIDTH, WIDTH = 100, 80
-
-CODES = {name: value for name, value in vars(errors).items() if type(value) is int}
-# What each exit code means; a code that errors.py adds must be added here.
-MEANINGS = {
-    "FINE": "Fine, also when the reader of a pipe left early.",
-    "DIFFERENT": "Two things that were compared differ. Kept for commands that compare.",
-    "USAGE": "Wrong usage: an unknown command, option, head, example or token, or a value out of range.",
-    "INPUT": "Input refused: no tokens, a bad matrix, a bad vector file, shapes that do not fit, a line of a batch.",
-    "NO_FILE": "A file is missing or unreadable.",
-    "NO_EXTRA": "An optional part is not installed; the message is the line that installs it.",
-    "BUG": "A bug in attn.",
-    "CANNOT_CREATE": "The output file cannot be created.",
-    "CANNOT_WRITE": "Writing failed: the disk is full, or standard output is closed.",
-    "CONFIG": "A bad value in an `ATTN_*` variable, or a mistake in a file of settings.",
-    "NO_MEMORY": "There is not enough memory, or the machines of a cluster cannot be reached or were lost.",
-    "INTERRUPTED": "Interrupted with Ctrl-C; 129 at SIGHUP, 143 at SIGTERM. Nothing half done is left.",
-}
-
-INTRO = """\
-# Command reference
-
-Every command with its options, as `--help` shows them: all of them, group by group. `-h` is shorter and fits a
-screen: what the command does, the eight options that people use most, an example. Both are as wide as the
-terminal (at most 100 columns), or as `COLUMNS` or `--width` says.
-
-The [tutorial](tutorial.md) shows how the options work together; [json.md](json.md) explains the JSON. A name
-that attn does not know (a command, an option, a value, a head, a setting) is answered with the nearest one.
-"""
-
-VARIABLES = """\
-## Environment variables
-
-Most options can be set by a variable, for a lesson or for good. An option that is typed beats its variable,
-and an empty variable counts as unset. A switch is turned on by `1` or `true` and off by `0` or `false`. A bad
-value ends the command with exit code 78. [Files](scripting.md#settings-in-a-file) can hold the same settings, and a
-variable beats a file. The variables are read by {readers}.
-"""
-
-TERMINAL = """\
-These variables, which many programs share, are read too:
-
-| variable | does |
-|---|---|
-| `COLUMNS` | The width to use, also in a pipe. `--width` beats it. |
-| `NO_COLOR` | No colour if it is not empty. `--color` beats it. |
-| `CLICOLOR_FORCE`, `FORCE_COLOR` | Colour even in a pipe, unless it is `0`. |
-| `CLICOLOR` | No colour if it is `0`. |
-| `TERM`, `COLORTERM` | How many colours there are; `TERM=dumb` has none. |
-| `ATTN_PAGER`, `PAGER`, `LESS` | [The pager](terminal.md#the-pager) of long screens. |
-| `COLORFGBG` | Whether the background is dark or light. |
-"""
-
-SHOWN_BY_DEFAULT = """\
-## What a command shows when nothing is asked
-
-With the bundled vectors, and without `-p`, `-m` or `--heads`. A `--head` of roles selects roles; a vector file (`-e`)
-is shown with the identity projection, random vectors with a random one.
-"""
-
-EXIT_CODES = """\
-## Exit codes
-
-An error is one line on standard error; a terminal gets it broken between words. Where the output was to be
-JSON, it is [a JSON object](json.md#errors).
-"""
+FOLDERS = {"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".data", "XDG_CONFIG_HOME": ".config"}
+FOLDERS["GENSIM_DATA_DIR"] = ".gensim-data"
+CODES = {value for value in vars(errors).values() if type(value) is int}
 
 
 class DocsError(Exception):
@@ -122,37 +57,37 @@ def commands() -> dict[tuple[str, ...], Any]:
     return found
 
 
-def reference() -> str:
-    """Return docs/reference.md: every command's help, the variables and the exit codes."""
+def reference(old: str) -> str:
+    """Return docs/reference.md with its contents, every command's help, and two of its tables written anew."""
     known = commands()
     with ThreadPoolExecutor(2) as pool:
         helps = dict(zip(known, pool.map(help_of, known), strict=True))
-    contents = "\n".join(f"- [{_named(words)}](#{slug(_named(words))})" for words in known)
-    parts = [
-        INTRO,
-        f"{contents}\n" + "\n".join(f"- [{name}](#{slug(name)})" for name in AFTER) + "\n",
-        *(f"## {_named(words)}\n\n```text\n{text}```\n" for words, text in helps.items()),
-        shown_by_default(),
-        variables(known),
-        TERMINAL,
-        exit_codes(),
-    ]
-    return "\n".join(parts)
+    start, after = old.partition("\n- [")[0], old[old.index("\n## What a command shows") :]
+    headings = [*map(_named, known), *re.findall("^## (.*)", after, re.M)]
+    contents = "".join(f"\n- [{name}](#{slug(name)})" for name in headings)
+    each = "".join(f"\n## {_named(words)}\n\n```text\n{text}```\n" for words, text in helps.items())
+    readers, options = variables(known)
+    after = re.sub(r"(?<=The variables are read by ).*(?=\.\n)", readers, after)
+    after = filled(after, "| command | projection | head | mask | next words | why |", defaults())
+    return f"{start}{contents}\n{each}{filled(after, '| variable | option |', options)}"
 
 
-def table(about: str, *rows: Sequence[object]) -> str:
-    """Return a part of a page: what it is about, and a table, its heading first."""
-    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return "\n".join([about, lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
+def filled(text: str, heading: str, rows: Iterable[Sequence[object]]) -> str:
+    """Return text with the rows of the table that has this heading."""
+    lines = "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    return re.sub(rf"(?<={re.escape(heading)}\n)(\|-.*\n)(\|.*\n)*", lambda found: found[1] + lines, text)
 
 
-def shown_by_default() -> str:
-    """Return the table of what commands show when nothing is asked."""
-    rows = [
-        (f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why)
-        for name, one in DEFAULTS.items()
-    ]
-    return table(SHOWN_BY_DEFAULT, ("command", "projection", "head", "mask", "next words", "why"), *rows)
+def explained(heading: str) -> list[tuple[str, str]]:
+    """Return the rows of the reference's table of two columns that has this heading."""
+    table = REFERENCE.read_text(encoding="utf-8").partition(f"\n{heading}\n")[2].partition("\n\n")[0]
+    return re.findall(r"^\| (.*?) \| (.*) \|$", table, re.M)
+
+
+def defaults() -> Iterator[tuple[object, ...]]:
+    """Yield the rows of the table of what commands show when nothing is asked."""
+    for name, one in DEFAULTS.items():
+        yield f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why
 
 
 def _named(words: tuple[str, ...]) -> str:
@@ -167,8 +102,8 @@ def help_of(words: tuple[str, ...]) -> str:
     return shown.out
 
 
-def variables(known: dict[tuple[str, ...], Any]) -> str:
-    """Return the table of ATTN_* variables: the option that each one sets, and who reads it."""
+def variables(known: dict[tuple[str, ...], Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return who reads most ATTN_* variables, and for each one the option that it sets, and who else reads it."""
     options: dict[str, str] = {}
     readers: dict[str, list[str]] = {}
     for words, command in known.items():
@@ -186,16 +121,7 @@ def variables(known: dict[tuple[str, ...], Any]) -> str:
     for name, by in readers.items():
         extra = f", also of {', '.join(sorted(set(by) - set(usual)))}" if set(by) > set(usual) else ""
         rows.append((f"`{name}`", f"{options[name]}{extra}"))
-    listed = f"{', '.join(usual[:-1])} and {usual[-1]}"
-    return table(VARIABLES.format(readers=listed), ("variable", "option"), *rows)
-
-
-def exit_codes() -> str:
-    """Return the table of exit codes."""
-    if set(CODES) != set(MEANINGS):
-        raise DocsError(f"Explain in MEANINGS: {', '.join(set(CODES) ^ set(MEANINGS))}.")
-    rows = [(value, MEANINGS[name]) for name, value in sorted(CODES.items(), key=lambda c: c[1])]
-    return table(EXIT_CODES, ("code", "means"), *rows)
+    return f"{', '.join(usual[:-1])} and {usual[-1]}", rows
 
 
 # Blocks within a page
@@ -259,11 +185,8 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
     starts = [n for n, line in enumerate(body) if line.startswith("$ ")]
     new = body[: starts[0] if starts else None]
     for start, stop in zip(starts, [*starts[1:], len(body)], strict=True):
-        typed = [
-            body[start],
-            *itertools.takewhile(lambda line: line.startswith("> "), body[start + 1 : stop]),
-        ]
-        new += typed
+        more = itertools.takewhile(lambda line: line.startswith("> "), body[start + 1 : stop])
+        new += (typed := [body[start], *more])
         old, command = body[start + len(typed) : stop], "\n".join(line[2:] for line in typed)
         if no_jq(command) or no_matplotlib(command):
             new += old
@@ -277,25 +200,13 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
 
 def run(command: str, folder: Path) -> list[str]:
     """Run a line of bash in which `attn` and `python` are those of this project; return what it prints."""
-    python = shlex.quote(sys.executable)
-    script = f'python() {{ {python} "$@"; }}; attn() {{ python -m attn_cli "$@"; }}; set -o pipefail\n'
-    plain = {"COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8", "TERM": "dumb", "HOME": str(folder)}
-    folders = {"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".data", "XDG_CONFIG_HOME": ".config"}
-    for name, own in (folders | {"GENSIM_DATA_DIR": ".gensim-data"}).items():
-        plain[name] = f"{folder}/{own}"
-    done = subprocess.run(
-        ["bash", "-c", script + command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=surroundings({**plain, "PYTHONPATH": str(ROOT)}),
-        cwd=folder,
-        timeout=60,
-        encoding="utf-8",
-    )
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
-    if done.returncode in (126, 127, errors.BUG) or any(line.startswith("Traceback") for line in lines):
-        raise DocsError(f"`{command}` breaks:\n{done.stdout}")
+    plain = {"COLUMNS": str(WIDTH), "TERM": "dumb", "HOME": str(folder)}
+    plain |= {name: str(folder / own) for name, own in FOLDERS.items()}
+    python = f'exec </dev/null 2>&1; python() {{ {shlex.quote(sys.executable)} "$@"; }}'
+    ran = shell(f"{python}\n{command}", env=plain, cwd=folder)
+    lines = [line.rstrip() for line in ran.out.rstrip().splitlines()]
+    if ran.code in (126, 127, errors.BUG) or any(line.startswith("Traceback") for line in lines):
+        raise DocsError(f"`{command}` breaks:\n{ran.out}")
     if any(line.startswith(("$ ", "```")) for line in lines):
         raise DocsError(f"`{command}` prints a line that would be taken for a command or a fence.")
     return lines
@@ -378,14 +289,8 @@ def broken_links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names by which the headings of a page can be linked to."""
-    seen: Counter[str] = Counter()
-    names = set()
-    for heading in re.findall(r"^#+\s+(.*)$", _prose(page, code=True), re.M):
-        name = slug(heading)
-        names.add(f"{name}-{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return names
+    """Return the names by which the headings of a page can be linked to; of equal headings, the first."""
+    return {slug(heading) for heading in re.findall(r"^#+\s+(.*)$", _prose(page, code=True), re.M)}
 
 
 def slug(heading: str) -> str:
@@ -407,7 +312,7 @@ def stale(page: Path, write: bool = False) -> str:
     old = page.read_text(encoding="utf-8") if page.exists() else ""
     name = str(page.relative_to(ROOT))
     try:
-        new = reference() if page == REFERENCE else rewritten(old)
+        new = reference(old) if page == REFERENCE else rewritten(old)
     except DocsError as error:
         raise DocsError(f"{name}, {error}") from None
     if new == old:
@@ -420,12 +325,14 @@ def stale(page: Path, write: bool = False) -> str:
     return "\n".join(diff)
 
 
-def written_whole(write: bool) -> Iterator[str]:
-    """Yield what is out of date of the pictures, the manual and the recorded lecture; with `write`, make them anew."""
-    from tests import lecture, man  # the manual reads the tables of this module
-
-    for kind in (pictures, man, lecture):
-        yield from kind.stale(write)
+def written_whole(changed: Iterable[tuple[Path, bytes | None]], write: bool) -> Iterator[str]:
+    """Yield a sentence of each file that should be other than it is; with `write`, make it so."""
+    for path, new in changed:
+        if write and new is not None:
+            path.write_bytes(new)
+        elif write:
+            path.unlink()
+        yield f"docs/{path.parent.name}/{path.name} {'was made anew' if write else 'is out of date'}."
 
 
 def main(args: list[str]) -> int:
@@ -449,7 +356,9 @@ def main(args: list[str]) -> int:
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):
             print(f"{name}: jq is not installed, so its commands were not run.")
     if not set(args) - {"--write"}:
-        said += written_whole(write)
+        from tests import lecture, man  # the manual reads the tables of this module
+
+        said += [line for kind in (pictures, man, lecture) for line in written_whole(kind.changed(), write)]
     broken += [line for page in linked_pages() for line in broken_links(page)]
     print(*said, *broken, sep="\n", end="\n" * bool(said or broken))
     return 1 if broken or (said and not write) else 0

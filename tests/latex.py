@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attn_cli import errors
+from tests.cli.tables import typed
 from tests.shell import attn
 
 NEEDED = "apt-get install texlive-latex-recommended texlive-pictures lmodern"
@@ -27,7 +28,6 @@ HOSTILE = (
     r"\input{/etc/passwd} \ { } {{ }} $ $x$ & # ^ _ ~ % %% -- --- ?` !` `` '' ,, << >> \" \"\" | * ** [ ] [red] [2em] "
     r"\\ \end{tabular} \par \csname ^^M ^^5c \begin{document} \end{document} \def\x{ }\iffalse \fi \attnend"
 )
-WORDS, LETTERS = ("--tokenizer", "whitespace"), ("--tokenizer", "characters")
 LATIN = "".join(chr(code) for code in range(0xA1, 0x180) if code != 0xAD)
 BEYOND = (
     "你好 注意力 かな 한국어 λόγος Ωμέγα ὦ мир שלום سلام हिन्दी \U0001f469\u200d\U0001f4bb 🦊 ☕\ufe0f"
@@ -35,38 +35,29 @@ BEYOND = (
     " \u202eevil a\u200bb \x1b[31m cafe\u0301 „so“ «et» ‹là› ‘a’ “b” – — … × · √ → ≤ ∞ ᵀ −"
 )
 
+TEXTS = {"FOX": FOX, "SIXTY": SIXTY, "HOSTILE": HOSTILE, "LATIN": LATIN, "BEYOND": BEYOND}
+TEXTS |= {"LONG": f"a {'x' * 5000} {'W' * 5000} {'你' * 5000}"}
+TEXTS |= {"TWICE": f"{SIXTY} {SIXTY}", "MANY": " ".join([FOX] * 220), "TWENTY": " ".join([FOX] * 20)}
 # What follows `attn`; a command that can write LaTeX belongs here with its hardest case. The first fit a slide.
-ON_SLIDES = [
-    *([["self", FOX, *options.split()] for options in ("", "--palette viridis", "--color never")]),
-    *(["cross", FOX, "My cat sleeps"], ["example", "day1"]),
-]
-OF_FOX = """
-self --palette greys --precision 9\nself --width 40\nself --width 20\nself --head all\nself --head all --precision 2
-self --steps\nself -q fox\nself --top 7\nmasked --head all\nself -p roles-deep --steps\nmasked --show mask\nexplain
-explain --score cosine -t 0.5\nexplain --layout out-in -p random --heads 2 --mask window:1
-explain --positions sinusoidal --round 2\ncompare --vary score=scaled,dot
+ON_SLIDES = 5
+COMMANDS = """
+self FOX | self FOX --palette viridis | self FOX --color never | cross FOX "My cat sleeps" | example day1
+self FOX --palette greys --precision 9 | self FOX --width 40 | self FOX --width 20 | self FOX --head all
+self FOX --head all --precision 2 | self FOX --steps | self FOX -q fox | self FOX --top 7 | masked FOX --head all
+self FOX -p roles-deep --steps | masked FOX --show mask | explain FOX | explain FOX --score cosine -t 0.5
+explain FOX --layout out-in -p random --heads 2 --mask window:1 | explain FOX --positions sinusoidal --round 2
+compare FOX --vary score=scaled,dot | self HOSTILE WORDS | explain HOSTILE WORDS | self HOSTILE WORDS --head all
+self HOSTILE WORDS --top 4 | compare HOSTILE WORDS --vary mask=none,causal,window:1 | self BEYOND WORDS
+masked HOSTILE WORDS --show mask --pad 2 --pad-side left | self BEYOND WORDS --head all | self one
+self HOSTILE --tokenizer characters | self LATIN --tokenizer characters --top 2 | self LONG WORDS | explain LONG WORDS
+example dictionary | example a2 --steps | self SIXTY -p identity | self SIXTY -p identity --precision 3
+self TWICE -p identity | self SIXTY --head all | self MANY | self TWENTY --top 3 | exercise --seed 7
+cross FOX "My cat sleeps" --mask causal --show mask | example coffee --mask causal --steps
+lookup performance battery=1 "top speed=250" "horse power=400" | exercise --seed 7 --key --mask causal
+lookup 'color\\input{x}' color=<b> 'hue=$&_^%~#{}'
 """
-OF_HOSTILE = """
-self\nexplain\nself --head all\nself --top 4\ncompare --vary mask=none,causal,window:1
-masked --show mask --pad 2 --pad-side left
-"""
-LINES: list[list[str]] = [
-    *ON_SLIDES,
-    *([*line.split()[:1], FOX, *line.split()[1:]] for line in OF_FOX.strip().split("\n")),
-    *([*line.split()[:1], HOSTILE, *WORDS, *line.split()[1:]] for line in OF_HOSTILE.strip().split("\n")),
-    *(["self", BEYOND, *WORDS], ["self", BEYOND, *WORDS, "--head", "all"], ["self", "one"]),
-    *(["self", HOSTILE, *LETTERS], ["self", LATIN, *LETTERS, "--top", "2"]),
-    *(["self", f"a {'x' * 5000} {'W' * 5000} {'你' * 5000}", *WORDS], ["example", "dictionary"]),
-    *(["explain", f"{'x' * 5000} {'你' * 5000}", *WORDS], ["example", "a2", "--steps"]),
-    *(["self", SIXTY, "-p", "identity"], ["self", SIXTY, "-p", "identity", "--precision", "3"]),
-    *(["self", f"{SIXTY} {SIXTY}", "-p", "identity"], ["self", SIXTY, "--head", "all"]),
-    *(["self", " ".join([FOX] * 220)], ["self", " ".join([FOX] * 20), "--top", "3"]),
-    ["cross", FOX, "My cat sleeps", "--mask", "causal", "--show", "mask"],
-    *(["example", "coffee", "--mask", "causal", "--steps"], ["exercise", "--seed", "7"]),
-    ["lookup", "performance", "battery=1", "top speed=250", "horse power=400"],
-    ["lookup", "color\\input{x}", "color=<b>", "hue=$&_^%~#{}"],
-    ["exercise", "--seed", "7", "--key", "--mask", "causal"],
-]
+WORDS = COMMANDS.replace("WORDS", "--tokenizer whitespace")
+LINES = [[TEXTS.get(word, word) for word in line] for line in typed(WORDS)]
 
 # The same file inside documents of one's own: another size, another font, a quotation mark that babel made active.
 INSIDE = {
@@ -102,14 +93,9 @@ class Compiled(NamedTuple):
 def compiled(folder: Path, name: str, engine: str = "pdflatex") -> Compiled:
     """Compile `name`.tex in the folder, without running any program from within it."""
     options = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
-    done = subprocess.run(
-        [engine, *options, f"{name}.tex"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=os.environ | {"max_print_line": "1000", "openin_any": "p"},
-        timeout=120,
-    )
+    env = os.environ | {"max_print_line": "1000", "openin_any": "p"}
+    command = [engine, *options, f"{name}.tex"]
+    done = subprocess.run(command, cwd=folder, input=b"", capture_output=True, env=env, timeout=120)
     log = (done.stdout + done.stderr).decode("utf-8", "replace")
     pages = re.search(r"Output written on \S+ \((\d+) page", log)
     return Compiled(_wrong(done.returncode, log), int(pages[1]) if pages else 0)
@@ -161,7 +147,7 @@ def main(arguments: list[str]) -> int:
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")
         for n, line in enumerate(LINES):
-            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < len(ON_SLIDES) else ["paper"])
+            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
             failed += bool(found.wrong)
             print(f"{n:02d}  {found.wrong or 'fine':40}  {found.pages:3} pages  {named(line)}", flush=True)
     print(f"{len(LINES) - failed} of {len(LINES)} compile.")

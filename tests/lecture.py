@@ -1,14 +1,13 @@
 """The recorded lecture: docs/lecture/script.txt replayed on a terminal, as a cast of asciinema and an SVG that moves.
 
-`python -m tests.lecture` says whether the screens of the cast are those of today, and exits with 1 if not; with
-`--write` it records them anew. `python -m tests.docs` does the same. Nothing in a recording depends on when or how fast
-it was made: typing and looking take the time that the script gives them.
+`python -m tests.docs` says whether the screens of the cast are those of today; with `--write` it records them anew.
+Nothing in a recording depends on when or how fast it was made: typing and looking take the time that the script gives
+them.
 """
 
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from html import escape
 from itertools import groupby
@@ -21,14 +20,10 @@ FOLDER = Path(__file__).parent.parent / "docs" / "lecture"
 SCRIPT, CAST, PICTURE = FOLDER / "script.txt", FOLDER / "lecture.cast", FOLDER / "lecture.svg"
 COLUMNS, ROWS = 80, 24
 PROMPT, CLEAR = "\x1b[1;32m$\x1b[0m ", "\x1b[0m\x1b[2J\x1b[H"
-
-
 KEYS = {"space": " "}
 LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, and seconds
 # Seconds without output after which a screen that waits for a key is complete; seconds for an answer.
 QUIET, LONGEST = 0.6, 30.0
-
-
 Event = tuple[float, str]
 
 CELL, LINE, EDGE = 8.4, 18, 14  # of the picture, in its units
@@ -136,12 +131,9 @@ def runs(row: Any) -> Iterator[Run]:
     """Yield the runs of a row; blanks on the terminal's own paper are none."""
 
     def look(n: int) -> tuple[str, str, bool]:
-        ink, paper = (
-            f"#{name}"
-            if re.fullmatch("[0-9a-f]{6}", name)
-            else COLOURS.get(name.removeprefix("bright"), default)
-            for name, default in ((row[n].fg, INK), (row[n].bg, PAPER))
-        )
+        both = ((row[n].fg.removeprefix("bright"), INK), (row[n].bg.removeprefix("bright"), PAPER))
+        is_own = re.compile("[0-9a-f]{6}").fullmatch
+        ink, paper = (f"#{name}" if is_own(name) else COLOURS.get(name, usual) for name, usual in both)
         return (paper, ink, row[n].bold) if row[n].reverse else (ink, paper, row[n].bold)
 
     for one, group in groupby(range(COLUMNS), look):
@@ -227,8 +219,8 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
 # Up to date?
 
 
-def stale(write: bool) -> Iterator[str]:
-    """Yield a line where the recording is not that of today; with `write`, record it anew."""
+def changed() -> Iterator[tuple[Path, bytes]]:
+    """Yield the cast and the picture where the recording is not that of today, as they should be."""
 
     def texts(cast: str) -> list[tuple[float, list[str]]]:  # colours differ a little between processors
         return [
@@ -239,14 +231,5 @@ def stale(write: bool) -> Iterator[str]:
     new = written(record())
     cast = old if old and texts(old) == texts(new) else new
     for path, text in {CAST: cast, PICTURE: drawn(cast)}.items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        if write:
-            path.write_text(text, encoding="utf-8")
-        yield f"docs/lecture/{path.name} {'was recorded anew' if write else 'is out of date: run it with --write'}."
-
-
-if __name__ == "__main__":
-    found = list(stale("--write" in sys.argv))
-    print(*found, sep="\n", end="\n" * bool(found))
-    sys.exit(1 if found and "--write" not in sys.argv else 0)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield path, text.encode()

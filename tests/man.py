@@ -4,7 +4,6 @@
 """
 
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -101,9 +100,8 @@ def typed(text: str, name: str, heading: str) -> str:
 
 def exit_status(words: tuple[str, ...]) -> Iterator[str]:
     """Yield what the exit codes mean: all of them on the page of attn."""
-    codes = sorted((value, name) for name, value in docs.CODES.items())
-    for value, name in codes if not words else codes[:3]:
-        yield from entry(rf"\fB{value}\fR", docs.MEANINGS[name])
+    for code, text in docs.explained("| code | means |")[: 3 if words else None]:
+        yield from entry(rf"\fB{code}\fR", text)
     if words:
         yield from paragraphs(["`attn`(1) has the others."])
 
@@ -127,7 +125,7 @@ def environment(words: tuple[str, ...], command: Any) -> Iterator[str]:
         yield from paragraphs(["What every command reads is in `attn`(1)."])
     else:
         yield from paragraphs(["Most options have a variable of their own; each command's page lists them."])
-        for name, text in re.findall(r"^\| (`.*?) \| (.*) \|$", docs.TERMINAL, re.M):
+        for name, text in docs.explained("| variable | does |"):
             yield from entry(marked(name), text)
 
 
@@ -142,17 +140,8 @@ def see_also(words: tuple[str, ...], known: dict[tuple[str, ...], Any]) -> Itera
         yield rf".BR \%{code(name)} (1){',' * (name != names[-1])}"
 
 
-def stale(write: bool) -> Iterator[str]:
-    """Yield a line for each page that is not as it should be; with `write`, make it so."""
-    new = pages()
-    old = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*")}
-    for name in sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)):
-        if write and name in new:
-            (FOLDER / name).write_text(new[name], encoding="utf-8")
-        elif write:
-            (FOLDER / name).unlink()
-        yield f"docs/man/{name} {'was written anew' if write else 'is out of date: run it with --write'}."
-
-
-if __name__ == "__main__":
-    print(*stale("--write" in sys.argv), sep="\n")
+def changed() -> Iterator[tuple[Path, bytes | None]]:
+    """Yield the pages that are not as they should be, each as it should; None if it should not be there."""
+    new = {FOLDER / name: text.encode() for name, text in pages().items()}
+    old = {path: path.read_bytes() for path in FOLDER.glob("*")}
+    yield from ((path, new.get(path)) for path in sorted(old | new) if old.get(path) != new.get(path))

@@ -86,14 +86,11 @@ def are_alike(one: bytes, other: bytes) -> bool:
     return max(moved, default=0.0) <= NEAR
 
 
-def stale(write: bool = False) -> Iterator[str]:
-    """Yield which pictures are out of date, a sentence each; with `write`, draw them anew."""
+def changed() -> Iterator[tuple[Path, bytes]]:
+    """Yield the pictures that are out of date, each as it should be."""
     for name, command in commands().items():
         kept = FOLDER / name
         with tempfile.TemporaryDirectory() as folder:
             new = draw(command, Path(folder))
-        if new is None or (kept.exists() and are_alike(new, kept.read_bytes())):
-            continue
-        if write:
-            kept.write_bytes(new)
-        yield f"docs/pictures/{name} {'was drawn anew' if write else 'is out of date: run it with --write'}."
+        if new is not None and not (kept.exists() and are_alike(new, kept.read_bytes())):
+            yield kept, new

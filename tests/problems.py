@@ -17,7 +17,7 @@ from attn_cli import attend
 from attn_cli.core import heads, streaming as streams
 from attn_cli.core.attend import small, strongest_links
 from attn_cli.core.heads import checked_attention, fits
-from attn_cli.core.masks import named, with_padding
+from attn_cli.core.masks import Mask, named, with_padding
 from attn_cli.pipeline import long_text
 from attn_cli.trace.row import entropy
 
@@ -113,9 +113,8 @@ def made(kind):
         V *= np.finfo(kind.dtype).tiny / 4
     shape = (kind.n_q, kind.n_k)
     by_distance = _by_distance(draw, kind)
-    made = [
-        None if M is None else M.astype(kind.dtype) for M in (Q, K, V, _bias(draw, kind, shape), by_distance)
-    ]
+    given = (Q, K, V, _bias(draw, kind, shape), by_distance)
+    made = [None if M is None else M.astype(kind.dtype) for M in given]
     cap = None if kind.cap == "none" else float(kind.cap)
     return Problem(*made[:3], 1 / math.sqrt(kind.d_k), _mask(draw, kind), *made[3:], cap)
 
@@ -142,8 +141,6 @@ def _queries_and_keys(draw, kind):
 def _mask(draw, kind):
     shape = (kind.n_q, kind.n_k)
     if kind.rule in ("array", "sparse"):
-        from attn_cli.core.masks import Mask
-
         allowed = draw.random(shape) < (0.6 if kind.rule == "array" else 0.1)
         allowed[draw.random(kind.n_q) < 0.2] = False
         mask = Mask("given", *shape, allowed)
@@ -187,15 +184,13 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
         if base_2 is not None:
             patch.setattr(streams, "has_quick_exp2", lambda: base_2)
         if rows is not None:
-            patch.setattr(streams, "TILE", rows * wide * 8)
-            patch.setattr(streams, "TILE_KEYS", wide)
-            patch.setattr(streams, "ROW_BLOCK_BYTES", 1)
-            patch.setattr(streams, "MOST_ROWS", rows)
-            patch.setattr(streams, "MOST_MASKED_ROWS", rows)
-            patch.setattr(streams, "FEWEST_ROWS", 1)
+            few = {"TILE": rows * wide * 8, "TILE_KEYS": wide, "ROW_BLOCK_BYTES": 1, "MIN_THREADED_SCORES": 0}
+            for name, value in (
+                few | {"MOST_ROWS": rows, "MOST_MASKED_ROWS": rows, "FEWEST_ROWS": 1}
+            ).items():
+                patch.setattr(streams, name, value)
             patch.setattr(heads, "SMALL", 0)
             patch.setattr(long_text, "MAP", wide)  # blocks a side: of several rows and keys each
-            patch.setattr(streams, "MIN_THREADED_SCORES", 0)
         yield
 
 
@@ -250,10 +245,8 @@ def compared(problem, k=3, threads=1):
     yield "rows: weights", share(*_linked(found.links, core.weights, seen, k))
     check_order(found.links, Q, K, scale, added, seen, cap)
     bits = entropy(core.weights.astype(np.float64))
-    yield (
-        "rows: entropy",
-        float(np.abs(found.view.entropy - bits).max()) / (LOOSE * tolerance * max(1, bits.max())),
-    )
+    off = float(np.abs(found.view.entropy - bits).max())
+    yield "rows: entropy", off / (LOOSE * tolerance * max(1, bits.max()))
     sums, counts = _map(core.weights, seen, *found.view.counts.shape)
     ours = np.where(counts > 0, found.view.means * counts, 0)
     yield "rows: sums", float(np.abs(ours - sums).max()) / (LOOSE * tolerance) / len(Q)

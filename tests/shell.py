@@ -1,6 +1,7 @@
 """Run attn as its users do: in a process of its own, in a shell's pipe, or on a terminal."""
 
 import contextlib
+import csv
 import fcntl
 import io
 import json
@@ -72,7 +73,7 @@ def attn(
 def _started(
     command: Sequence[str | bytes],
     data: bytes,
-    env: Mapping[str, str | None] | None,
+    env: Mapping[str, str | None] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float = 60,
 ) -> Ran:
@@ -148,6 +149,11 @@ def record(*args: str, env: Mapping[str, str | None] | None = None) -> Any:
     return json.loads(told(*args, "-f", "json", env=env))
 
 
+def rows(*args: str) -> list[dict[str, str]]:
+    """Return the rows of the CSV that `attn ARGS -f csv` writes, by their headings."""
+    return [*csv.DictReader(io.StringIO(told(*args, "-f", "csv"), newline=""))]
+
+
 def refused(*args: str, code: int = 2, env: Mapping[str, str | None] | None = None) -> str:
     """Return the one line with which `attn ARGS` is refused."""
     ran = here(*args, env=env)
@@ -177,12 +183,10 @@ def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
     return [[next(words) for _ in range(int(n))] for n in words]
 
 
-def shell(
-    line: str, env: Mapping[str, str | None] | None = None, cwd: str | os.PathLike[str] | None = None
-) -> Ran:
+def shell(line: str, **more: Any) -> Ran:
     """Run a line of bash in which `attn` is attn; a failing part of a pipe is the code of the whole."""
     script = f'attn() {{ {shlex.join(COMMAND)} "$@"; }}; set -o pipefail; {line}'
-    return _started(["bash", "-c", script], b"", env, cwd)
+    return _started(["bash", "-c", script], b"", **more)
 
 
 def terminal(
@@ -196,6 +200,20 @@ def terminal(
         raise ValueError("a terminal run takes no variable that Python reads when it starts")
     with Stage(*args, columns=columns, rows=rows, env=env) as stage:
         return Ran(stage.code(), _text(stage.shown).replace("\r\n", "\n"), "")
+
+
+def python(script: str, *args: str, flags: Sequence[str] = (), **more: Any) -> Ran:
+    """Run lines of Python, to which `sys` is known, in a process of its own."""
+    return _started([sys.executable, *flags, "-c", f"import sys\n{script}", *args], b"", **more)
+
+
+def until_closed(terminal: int) -> bytes:
+    """Return what is shown on a terminal until its other end is closed, and close it."""
+    shown = b""
+    with open(terminal, "rb", buffering=0) as stream, contextlib.suppress(OSError):  # which tells the end
+        while data := stream.read(1 << 12):
+            shown += data
+    return shown
 
 
 def wait_for(is_so: Callable[[], object], limit: float = 60) -> None:

@@ -1,4 +1,4 @@
-"""The package as Python users meet it: names, version, settings that are checked when they are made."""
+"""The package as Python users meet it: names and version."""
 
 import tomllib
 from importlib.metadata import version
@@ -6,7 +6,6 @@ from importlib.metadata import version
 import pytest
 
 import attn_cli
-from attn_cli import AttnError, Settings
 from tests.docs import ROOT
 from tests.shell import attn
 
@@ -26,10 +25,3 @@ def test_the_version_stands_in_one_place():
     assert project["tool"]["hatch"]["version"] == {"path": "attn_cli/__init__.py"}
     assert version("attn-cli") == attn_cli.__version__
     assert f"\nversion: {attn_cli.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-
-
-def test_a_bad_setting_is_an_error_of_attn_and_a_value_error_with_the_command_lines_exit_code():
-    with pytest.raises(ValueError) as caught:
-        Settings(pad_side="up")
-    assert isinstance(caught.value, AttnError) and caught.value.code == 2
-    assert str(caught.value) == "pad_side cannot be 'up'. Choose right, left."

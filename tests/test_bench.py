@@ -101,14 +101,14 @@ def test_answers_that_differ_are_told_apart():
     agree((None, output), (weights, output))
     agree((weights[None], output[None]), (weights, output))
     larger = weights * np.float32(1.001)
-    for wrong in (
+    for W, out in (
         (weights, output + 1e-3),
         (larger, output),
         (weights[:1], output),
         (weights, output * np.nan),
     ):
         with pytest.raises(AttnError, match="disagree"):
-            agree((weights, output), wrong)
+            agree((weights, output), (W, out))
 
 
 def test_a_wrong_answer_is_an_error_and_is_not_timed(monkeypatch):

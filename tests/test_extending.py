@@ -4,8 +4,6 @@ import ast
 import json
 import math
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -22,6 +20,7 @@ from attn_cli.render.formats import FORMATS, render
 from attn_cli.render.views.mask import mask_lab
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
+from tests.shell import python
 
 TEXT = "she likes hot coffee"
 GIVEN = {"embedding": "random", "dim": 3, "projection": "identity"}
@@ -190,19 +189,7 @@ def literal(result, view, terminal):
 
 FORMATS["literal"] = Format("record", literal, (".literal",))
 '''
-EACH = """
-import contextlib, io, json, sys
-from attn_cli.cli.app import main
-
-told = []
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")) as out:
-        sys.argv = ["attn", *arguments]
-        assert main(arguments) == 0, arguments
-        out.flush()
-        told.append(out.buffer.getvalue().decode())
-print(json.dumps(told))
-"""
+EACH = "import json; from tests.shell import told; print(json.dumps([told(*one) for one in json.loads(sys.argv[1])]))"
 
 
 def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_path):
@@ -215,10 +202,9 @@ def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_
     commands = [["self", TEXT], lookup, compare, ["exercise"]]
     runs = [[*one, "-f", form] for one in commands for form in ("literal", "json")]
     runs += [["self", TEXT, "-o", "kept.literal"], ["self", "--help"]]
-    process = [sys.executable, "-c", EACH, json.dumps(runs)]
-    ran = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    *written, nothing, help = json.loads(ran.stdout)
+    ran = python(EACH, json.dumps(runs), cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    *written, nothing, help = json.loads(ran.out)
     for literal, known in zip(written[::2], written[1::2], strict=True):
         assert ast.literal_eval(literal) == json.loads(known)
     assert nothing == "" and "literal" in help

@@ -2,14 +2,13 @@
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 
 import attn_cli
-from tests.shell import surroundings
+from tests.shell import python
 
 PACKAGE = Path(attn_cli.__file__).parent
 
@@ -60,10 +59,9 @@ def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
 
 
 def test_the_contracts_of_imports_are_kept():
-    lint = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    command = [sys.executable, "-c", lint]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=PACKAGE.parent, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+    lint = "import os; from importlinter.cli import lint_imports_command"
+    ran = python(f"{lint}; os.chdir({str(PACKAGE.parent)!r}); lint_imports_command()")
+    assert ran.code == 0, ran.out[-2000:]
 
 
 def test_the_core_needs_numpy_and_what_holds_blas_to_one_thread():
@@ -103,9 +101,8 @@ def test_a_heavy_library_is_imported_in_a_function_of_one_module_or_of_none():
 def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
     found = [name for name, tree in trees().items() if "matplotlib" in foreign(tree)]
     assert found and all(name.startswith("render.figures") for name in found)
-    code = "import sys, attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
-    assert done.stdout == "False\n", done.stderr
+    ran = python("import attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)")
+    assert ran.out == "False\n", ran.err
 
 
 def test_textual_is_imported_by_four_modules():

@@ -49,11 +49,12 @@ def test_a_picture_that_is_out_of_date_is_said_and_then_drawn(tmp_path, monkeypa
     monkeypatch.setattr(pictures, "FOLDER", tmp_path)
     monkeypatch.setattr(pictures, "COMMANDS", tmp_path / "commands.txt")
     (tmp_path / "commands.txt").write_text("# Words\nattn self 'a b' -o one.svg\n")
-    assert list(pictures.stale()) == ["docs/pictures/one.svg is out of date: run it with --write."]
-    assert list(pictures.stale(write=True)) == ["docs/pictures/one.svg was drawn anew."]
-    assert list(pictures.stale()) == []
+    name = f"docs/{tmp_path.name}/one.svg"
+    assert [*docs.written_whole(pictures.changed(), False)] == [f"{name} is out of date."]
+    assert [*docs.written_whole(pictures.changed(), True)] == [f"{name} was made anew."]
+    assert [*pictures.changed()] == []
     svg = (tmp_path / "one.svg").read_text()
     text = re.search(r'<text x="(\d+)"', svg)
     for other in (svg.replace(">b<", ">c<"), svg.replace(text[0], f'<text x="{int(text[1]) + 3}"', 1)):
         (tmp_path / "one.svg").write_text(other)
-        assert len(list(pictures.stale())) == 1
+        assert len(list(pictures.changed())) == 1

@@ -16,3 +16,10 @@ def told(text: str) -> list[tuple[list[str], str]]:
     """Return the words of each command line, and what stands behind its =>."""
     cases = [line.partition("=>") for line in apart(text)]
     return [(shlex.split(line), said.strip()) for line, _, said in cases]
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return what stands before each =>, and behind it."""
+    return {
+        before.strip(): after.strip() for before, _, after in (line.partition("=>") for line in apart(text))
+    }

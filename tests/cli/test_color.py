@@ -6,7 +6,7 @@ import pytest
 
 from attn_cli.render.ramps import ramp, text_on
 from tests.cli.tables import apart, typed
-from tests.shell import SGR, Ran, here, plain, terminal
+from tests.shell import SGR, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"
 MUCH = " ".join(f"word{i}" for i in range(30))
@@ -15,25 +15,8 @@ INDEXED = re.compile("38;5;[0-9]+(;48;5;[0-9]+)?")
 TRUE = re.compile("38;2(;[0-9]+){3}(;48;2(;[0-9]+){3})?")
 
 
-def colored(ran: Ran) -> bool:
-    assert ran.code == 0 and plain(ran.out).count("\x1b") == 0
-    return "\x1b[" in ran.out
-
-
 def codes(text: str) -> set[str]:
     return {code[2:-1] for code in SGR.findall(text)} - {"0", "1", "2"}
-
-
-def looks(case: str) -> tuple[list[str], dict[str, str | None], bool]:
-    """Return --color and its value, the variables, and whether colour is seen; ? stands for a variable taken away."""
-    *words, seen = case.split()
-    flags = [word for word in words if "=" not in word]
-    env = {name: value for name, _, value in (word.partition("=") for word in words if "=" in word)}
-    return (
-        (["--color", *flags] if flags else []),
-        {n: None if v == "?" else v for n, v in env.items()},
-        seen == "yes",
-    )
 
 
 IN_A_PIPE = """
@@ -49,13 +32,18 @@ CLICOLOR_FORCE=0 yes | CLICOLOR=0 CLICOLOR_FORCE=1 yes | TERM=dumb no | TERM=dum
 """
 
 
-@pytest.mark.parametrize(
-    ("run", "case"),
-    [(run, case) for run, cases in ((here, IN_A_PIPE), (terminal, ON_A_TERMINAL)) for case in apart(cases)],
-)
+CASES = [*((here, case) for case in apart(IN_A_PIPE)), *((terminal, case) for case in apart(ON_A_TERMINAL))]
+
+
+@pytest.mark.parametrize(("run", "case"), CASES)
 def test_colour_comes_in_a_pipe_where_it_is_forced_and_on_a_terminal_unless_it_is_refused(run, case):
-    options, env, expected = looks(case)
-    assert colored(run("self", FOX, *options, env=env)) is expected
+    """A case has variables, one of which may be taken away (?), the value of --color, and whether colour is seen."""
+    *words, seen = case.split()
+    env = dict(word.replace("?", "").split("=") for word in words if "=" in word)
+    flags = [part for word in words if "=" not in word for part in ("--color", word)]
+    env = {name: None if f"{name}=?" in words else value for name, value in env.items()}
+    ran = run("self", FOX, *flags, env=env)
+    assert ran.code == 0 and "\x1b" not in plain(ran.out) and ("\x1b[" in ran.out) is (seen == "yes")
 
 
 def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path):
@@ -66,45 +54,33 @@ def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path
         assert here("self", FOX, "-o", str(tmp_path / name)).err == ""
 
 
-def test_machine_formats_and_help_are_never_coloured():
-    for name in ("json", "jsonl", "csv", "tsv", "markdown"):
-        assert "\x1b" not in here("self", FOX, "-f", name, "--color", "always").out
+def test_help_and_errors_are_never_coloured():
     assert "\x1b" not in terminal("self", "--help", env={"FORCE_COLOR": "1"}).out
     assert "\x1b" not in terminal("self", "", env={"FORCE_COLOR": "1"}).out
 
 
-@pytest.mark.parametrize(
-    ("terms", "kind"),
-    [
-        ("xterm | linux | ?", SIXTEEN),
-        ("xterm-256color | screen-256color no", INDEXED),
-        ("xterm truecolor | xterm-256color 24bit | xterm-direct", TRUE),
-    ],
-)
+TERMS = {"xterm | linux | ?": SIXTEEN, "xterm-256color | screen-256color no": INDEXED}
+TERMS |= {"xterm truecolor | xterm-256color 24bit | xterm-direct": TRUE}
+
+
+@pytest.mark.parametrize(("terms", "kind"), TERMS.items())
 def test_the_terminal_gets_as_many_colours_as_it_says_it_has(terms, kind):
     for term, colorterm in ((*one.split(), None)[:2] for one in apart(terms)):
         env = {"TERM": None if term == "?" else term, "COLORTERM": colorterm}
-        shown = [
-            here("self", FOX, "-f", name, "--color", "always", env=env).out for name in ("table", "bars")
-        ]
-        found = codes("".join(shown))
+        colours = ("--color", "always", "-f")
+        found = codes("".join(here("self", FOX, *colours, form, env=env).out for form in ("table", "bars")))
         assert len(found) > 2 and all(kind.fullmatch(code) for code in found), (term, found)
 
 
-SCREENS = [
-    [{"FOX": FOX, "MUCH": MUCH}.get(word, word) for word in words]
-    for words in typed(
-        """
-        self FOX | self FOX -f bars | explain FOX | explain FOX --context "she likes coffee" -q fox
-        masked FOX -q jumped --steps | masked MUCH -e random --width 80 | self MUCH -e random --width 60
-        self FOX -e random --heads 2 --head all | self FOX --head all | masked FOX --head all --width 60
-        self FOX -p identity | self FOX --top 2 | example coffee --steps
-        """
-    )
-]
+SCREENS = f"""
+self "{FOX}" | self "{FOX}" -f bars | explain "{FOX}" | explain "{FOX}" --context "she likes coffee" -q fox
+masked "{FOX}" -q jumped --steps | masked "{MUCH}" -e random --width 80 | self "{MUCH}" -e random --width 60
+self "{FOX}" -e random --heads 2 --head all | self "{FOX}" --head all | masked "{FOX}" --head all --width 60
+self "{FOX}" -p identity | self "{FOX}" --top 2 | example coffee --steps
+"""
 
 
-@pytest.mark.parametrize("args", SCREENS, ids=" ".join)
+@pytest.mark.parametrize("args", typed(SCREENS))
 def test_colour_adds_only_colour_and_every_coloured_line_is_reset_before_it_ends(args):
     without = here(*args, "--color", "never").out
     assert "\x1b" not in without

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import COMMAND, attn, here, surroundings
+from tests.shell import COMMAND, attn, here, refused, surroundings
 from tests.thorough import takes_long
 
 
@@ -58,15 +58,11 @@ def test_commands_options_and_their_values_are_completed_and_nothing_is_computed
         assert sorted(completed(line)) == offered.split(), line
     commands = {"explain", "self", "masked", "cross", "lookup", "example", "vectors", "learn", "schema"}
     assert set(completed("attn ")) >= commands
-    assert set(completed("attn vectors ")) >= {"info", "nearest", "train"}
+    assert set(completed("attn vectors ")) >= {"info", "import", "nearest", "train"}
     assert "--version" in completed("attn --v")
     env = blocked(tmp_path, "numpy", "gensim", "pydantic")
-    for line, offered in {
-        "attn se": "self",
-        "attn self --temp": "--temperature",
-        "attn vectors i": "info import",
-    }.items():
-        assert completed(line, env) == offered.split()
+    for line in ("attn se", "attn self --mas", "attn vectors n", "attn self --score "):
+        assert sorted(completed(line, env)) == OFFERED[line].split(), line
     assert completed("attn self 'the cat' --oov z", env) == ["zero"]
 
 
@@ -102,18 +98,13 @@ def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
     start, profile, before = STARTED[shell]
     (tmp_path / profile).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / profile).write_text(f"{before}\n")
-    home = {
-        "HOME": str(tmp_path),
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-        "TERM": "dumb",
-        "XDG_CONFIG_HOME": f"{tmp_path}/.config",
-    }
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": f"{tmp_path}/.config", "TERM": "dumb"}
+    home["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     assert attn("--install-completion", shell, env=home).code == 0
     import pexpect
 
-    opened = pexpect.spawn(
-        start[0], start[1:], env=surroundings(home), cwd=tmp_path, encoding="utf-8", timeout=30
-    )
+    options = {"env": surroundings(home), "cwd": tmp_path, "encoding": "utf-8", "timeout": 30}
+    opened = pexpect.spawn(start[0], start[1:], **options)
     for typed, added in ADDED.items():
         opened.expect_exact(PROMPT)
         opened.send(f"{typed}\t")
@@ -124,14 +115,24 @@ def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
     opened.close(force=True)
 
 
-def test_installing_writes_only_below_home_and_says_where_or_that_it_cannot(tmp_path):
-    home = {"HOME": str(tmp_path)}
-    ran = attn("--install-completion", "bash", env=home, cwd=tmp_path)
-    assert ran.code == 0 and str(tmp_path) in ran.out
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any("_ATTN_COMPLETE" in path.read_text() for path in written)
-    assert attn("--install-completion", "bash", env=home, cwd=tmp_path).code == 0
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == written
-    (tmp_path / "home").write_text("not a folder")
-    ran = attn("--install-completion", "bash", env={"HOME": str(tmp_path / "home")})
-    assert ran.code == 73 and ran.err.count("\n") == 1 and "bug" not in ran.err
+def test_installing_keeps_every_byte_of_a_profile_follows_its_link_and_says_where_it_wrote_or_that_it_cannot(
+    at,
+):
+    for folder in ("home", "dotfiles"):
+        Path(folder).mkdir()
+    real, profile = Path("dotfiles/bashrc"), Path("home/.bashrc")
+    real.write_bytes(b"# caf\xe9\nexport A=1")
+    real.chmod(0o640)
+    profile.symlink_to(real.absolute())
+    written = []
+    for _ in range(2):
+        ran = attn("--install-completion", "bash", env={"HOME": str(at / "home")})
+        assert ran.code == 0 and str(at / "home") in ran.out
+        written.append([path for path in at.rglob("*") if path.is_file()])
+    assert written[0] == written[1] and any(b"_ATTN_COMPLETE" in path.read_bytes() for path in written[0])
+    lines = real.read_bytes().split(b"\n")
+    assert lines[:2] == [b"# caf\xe9", b"export A=1"] and len(lines) == 4
+    assert lines[2].startswith(b"source ") and profile.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    (at / "none").write_text("not a folder")
+    assert "bug" not in refused("--install-completion", "bash", code=73, env={"HOME": str(at / "none")})

@@ -1,12 +1,13 @@
 """attn compute: attention from given matrices, in every form they come in, and what a bad one is told."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.alike import assert_alike
-from tests.shell import attn, here
+from tests.shell import attn, here, record, refused
 from tests.teach.test_worked import BLOCKS, PARTS, held, worked
 
 DRAW = np.random.default_rng(5)
@@ -15,18 +16,16 @@ W_Q, W_K, W_V = (DRAW.standard_normal(shape) for shape in ((3, 2), (3, 2), (3, 6
 B_Q, B_V = (DRAW.standard_normal(n) for n in (2, 6))
 
 
-def printed(at, record, *options):
-    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in record.items()}
-    (at / "given.json").write_text(json.dumps(plain))
-    return here("compute", "given.json", *options)
+def give(made):
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in made.items()}
+    Path("given.json").write_text(json.dumps(plain))
 
 
 @pytest.fixture
 def run(at):
-    def compute(record, *options):
-        ran = printed(at, record, *options, "-f", "json", "--steps")
-        assert ran.code == 0, ran.err
-        return json.loads(ran.out)
+    def compute(made, *options):
+        give(made)
+        return record("compute", "given.json", *options, "--steps")
 
     return compute
 
@@ -46,10 +45,10 @@ def test_every_worked_example_comes_out_of_its_own_inputs(run, name, block, opti
     given, expected = worked(name)["inputs"], worked(name)["expected"]
     expected = expected[block] if block else expected
     is_dot = name in ("day1", "a2") and "--score" not in options
-    record = run(given, *options.split(), *(["--score", "dot"] if is_dot else []))
+    found = run(given, *options.split(), *(["--score", "dot"] if is_dot else []))
     for part in PARTS:
-        held(record["heads"][0][part], expected[part], part)
-    assert record["kind"] == "compute"
+        held(found["heads"][0][part], expected[part], part)
+    assert found["kind"] == "compute"
 
 
 def test_weights_that_fit_only_as_w_x_are_read_so_and_it_is_said(run):
@@ -77,19 +76,16 @@ def test_a_square_w_is_told_with_what_the_other_layout_would_give(run):
 
 
 def test_what_is_piped_in_is_computed_with_as_a_file_is(at):
-    record = {"Q": X[:, :2].tolist(), "K": X[:, :2].tolist(), "V": X.tolist()}
-    weights, _ = by_hand(record["Q"], record["K"], record["V"], 1 / np.sqrt(2))
+    made = {"Q": X[:, :2].tolist(), "K": X[:, :2].tolist(), "V": X.tolist()}
+    weights, _ = by_hand(made["Q"], made["K"], made["V"], 1 / np.sqrt(2))
     for dash in (["-"], []):
-        ran = attn("compute", *dash, "-f", "json", input=json.dumps(record))
+        ran = attn("compute", *dash, "-f", "json", input=json.dumps(made))
         held(json.loads(ran.out)["weights"], weights, "weights")
-    ran = here("compute")
-    assert ran.code == 65 and "not JSON" in ran.err  # nothing was piped in
-    ran = here("compute", "missing.json")
-    assert ran.code == 66 and "missing.json" in ran.err
+    assert "not JSON" in refused("compute", code=65)  # nothing was piped in
+    assert "missing.json" in refused("compute", "missing.json", code=66)
     (at / "Q.csv").write_text("1,2\n")
     (at / "m.json").write_text('{"Q": [[1, 2]]}')
-    ran = here("compute", "m.json", "Q.csv")
-    assert ran.code == 65 and "Q was given before" in ran.err
+    assert "Q was given before" in refused("compute", "m.json", "Q.csv", code=65)
 
 
 QKV = {"Q": X, "K": X, "V": X}
@@ -122,11 +118,11 @@ REFUSED = [  # a record, and what the message says, apart by ;
 ]
 
 
-@pytest.mark.parametrize(("record", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_does_not_fit_is_named_with_both_matrices(at, record, said):
-    ran = printed(at, record, *(["--heads", "4"] if "--heads" in said else []))
-    assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), ran
-    assert all(part in ran.err for part in said.split(";")), ran.err
+@pytest.mark.parametrize(("made", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_what_does_not_fit_is_named_with_both_matrices(at, made, said):
+    give(made)
+    line = refused("compute", "given.json", *(["--heads", "4"] if "--heads" in said else []), code=65)
+    assert all(part in line for part in said.split(";")), line
 
 
 def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
@@ -186,23 +182,20 @@ def test_the_same_labels_on_keys_and_values_are_no_conflict(at):
     (at / "V.csv").write_text("ate,1\ndrank,2\n")
     assert here("compute", "Q.csv", "K.csv", "V.csv").code == 0
     (at / "V.csv").write_text("ate,1\nslept,2\n")
-    ran = here("compute", "Q.csv", "K.csv", "V.csv")
-    assert ran.code == 65 and "context_tokens is not what was given before" in ran.err
+    said = refused("compute", "Q.csv", "K.csv", "V.csv", code=65)
+    assert "context_tokens is not what was given before" in said
 
 
 def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(at):
     given = '{"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "score": "scaled"}'
     (at / "given.json").write_text(given)
     for options, score in (([], "scaled"), (["--score", "cosine"], "cosine")):
-        ran = here("compute", "given.json", *options, "-f", "json", env={"ATTN_SCORE": "dot"})
-        assert json.loads(ran.out)["score"] == score
+        assert record("compute", "given.json", *options, env={"ATTN_SCORE": "dot"})["score"] == score
     (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
     for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):
         assert here("check", "a.json", "--expect", "given.json", env=env).code == 0
 
 
-def test_a_token_that_no_encoding_takes_stays_as_it_is_given(tmp_path):
-    record = {"Q": [[1.0]], "K": [[0.4]], "V": [[0.3]], "tokens": ["a"], "context_tokens": ["\ud800"]}
-    (tmp_path / "record.json").write_text(json.dumps(record))
-    found = here("compute", str(tmp_path / "record.json"), "-f", "json").out
-    assert json.loads(found)["key_tokens"] == ["\ud800"]
+def test_a_token_that_no_encoding_takes_stays_as_it_is_given(at):
+    give({"Q": [[1.0]], "K": [[0.4]], "V": [[0.3]], "tokens": ["a"], "context_tokens": ["\ud800"]})
+    assert record("compute", "given.json")["key_tokens"] == ["\ud800"]

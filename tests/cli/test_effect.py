@@ -1,7 +1,5 @@
 """attn effect and attn patch: parts that sum to the logit, heads knocked out, and parts carried into another run."""
 
-import csv
-import io
 import json
 import re
 
@@ -13,9 +11,10 @@ from attn_cli.pipeline.effect import patch_of
 from attn_cli.pipeline.passes import open_passes
 from attn_cli.render.views.patch import screen
 from attn_cli.settings.output import View
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.cli.tables import typed
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.schema import printed
-from tests.shell import here, plain
+from tests.shell import here, plain, refused, rows
 
 TEXT = "The cat sat on the"
 TABLE, DOG = ("--target", "table"), ("--against", "dog")
@@ -52,11 +51,6 @@ def test_a_difference_is_that_of_two_words_parts():
     moved = told(TEXT, "--target", "dog", "--against", "table")["moved"]  # the strongest head, up or down
     assert [moved[name] for name in ("layer", "head")] == [both["moved"][name] for name in ("layer", "head")]
     assert moved["value"] == pytest.approx(-both["moved"]["value"], abs=1e-5)
-
-
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory):
-    return small_gpt2(tmp_path_factory.mktemp("effect") / "letters", gpt2(places=20))
 
 
 @pytest.mark.parametrize("more", [(), ("--knock-out-with", "mean")])
@@ -97,8 +91,7 @@ def test_the_word_is_the_likeliest_that_has_a_vector_as_in_every_other_view():
 
 
 def test_a_table_has_every_part_and_a_screen_what_a_head_adds_and_what_is_lost_without_it():
-    ran = here("effect", TEXT, "--measure", "knock-out", "-f", "csv")
-    table = list(csv.DictReader(ran.out.splitlines()))
+    table = rows("effect", TEXT, "--measure", "knock-out")
     found = told(TEXT, "--measure", "knock-out")
     assert [float(row["value"]) for row in table] == pytest.approx([one["value"] for one in found["parts"]])
     left = [float(row["logit_without"]) for row in table if row["logit_without"]]
@@ -113,17 +106,14 @@ def test_a_table_has_every_part_and_a_screen_what_a_head_adds_and_what_is_lost_w
     assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
 
 
-def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):
-    model = small_bert(tmp_path / "bert")
-    found = told("the [MASK] sat", "-m", model)
+def test_an_encoder_says_what_stands_in_its_mask_s_place(bert):
+    found = told("the [MASK] sat", "-m", bert)
     assert found["fills"] and found["query_tokens"][found["place"]] == "[MASK]"
     assert {"segment", "position", "output layer bias"} <= {one["part"] for one in found["parts"]}
-    ran = here("effect", "the [MASK] sat", "-m", model)
+    ran = here("effect", "the [MASK] sat", "-m", bert)
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
-    assert here("effect", "the cat sat", "-m", model).code == 65
-    assert told("the [MASK]", "-m", model, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
-    said = here("effect", "the [MASK]", "-m", model, "--target", "qqz").err
-    assert "qqz is not in the vocabulary of bert" in said
+    assert here("effect", "the cat sat", "-m", bert).code == 65
+    assert told("the [MASK]", "-m", bert, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
 
 
 # attn patch: what comes back of a word when parts of one run are carried over into another
@@ -143,16 +133,15 @@ def record(*args):
 
 
 @pytest.fixture
-def models(tmp_path):
+def pairs(letters, bert):
     """The bundled model, one that reads on and one that fills gaps, each with texts that differ in one token."""
-    letters = ["-m", small_gpt2(tmp_path / "letters"), "--target", "b", "--against", "c"]
-    pieces = ["-m", small_bert(tmp_path / "pieces"), "--target", "cat", "--against", "walk"]
-    found = [([*CAT], 2), (["abca", "abda", *letters], 2), (["abca", "abcd", *letters], 3)]
+    of_letters, pieces = typed(f"-m {letters} --target b --against c | -m {bert} --target cat --against walk")
+    found = [([*CAT], 2), (["abca", "abda", *of_letters], 2), (["abca", "abcd", *of_letters], 3)]
     return [*found, (["the [MASK] home", "a [MASK] home", *pieces], 1)]
 
 
-def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_others_nothing(models):
-    for args, at in models:
+def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_others_nothing(pairs):
+    for args, at in pairs:
         found = record(*args)
         stream, ends = np.array(found["residual"]), (found["corrupt_difference"], found["clean_difference"])
         assert abs(ends[1] - ends[0]) > 1e-3
@@ -166,8 +155,8 @@ def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_o
         assert found["cross_heads"] is None
 
 
-def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt_one(models):
-    for args, _ in models:
+def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt_one(pairs):
+    for args, _ in pairs:
         settings = Settings(model=args[3]) if "-m" in args else Settings()
         with open_passes([(args[0], None), (args[1], None)], settings) as (clean, corrupt):
             for own, other in zip(clean.stages(), corrupt.stages(), strict=True):
@@ -238,27 +227,25 @@ def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_
 
 
 def test_csv_has_a_row_for_each_part():
-    found, ran = record(*CAT), here("patch", *CAT, "-f", "csv")
-    rows = [*csv.DictReader(io.StringIO(ran.out))]
-    assert len(rows) == 3 * 5 + 3 * 8
-    for row in rows:
+    found, table = record(*CAT), rows("patch", *CAT)
+    assert len(table) == 3 * 5 + 3 * 8
+    for row in table:
         at = int(row["layer"]), int(row["place"] or row["head"])
         assert float(row["difference"]) == pytest.approx(found[row["part"]][at[0]][at[1]])
         assert float(row["recovered"]) == pytest.approx(found["recovered"][row["part"]][at[0]][at[1]])
-    assert (rows[2]["clean"], rows[2]["corrupt"]) == ("sat", "slept")
+    assert (table[2]["clean"], table[2]["corrupt"]) == ("sat", "slept")
 
 
 def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_its_words(tmp_path):
     pytest.importorskip("matplotlib", minversion="3.11")
     path = tmp_path / "x.svg"
     for command in (["patch", *CAT], ["effect", CAT[0]], ["effect", CAT[0], "--measure", "knock-out"]):
-        ran = here(*command, "--figure", "heatmap", "-o", str(path))
-        assert ran.code == 0, ran.err
+        assert here(*command, "--figure", "heatmap", "-o", str(path)) == (0, "", "")
         drawn, screen = path.read_text(), here(*command).out
         numbers = re.findall(r"[+-]\.\d{3}", screen.partition("head ")[2].partition("shades")[0])
         assert len(numbers) > 10 and all(f">{one}<" in drawn for one in numbers)
         assert ">head<" in drawn and ">layer<" in drawn
-        refused = here(*command, "--figure", "links", "-o", str(path))
-        assert refused.code == 2 and f"{command[0]} has no figure of links" in refused.err
+        said = refused(*command, "--figure", "links", "-o", str(path))
+        assert f"{command[0]} has no figure of links" in said
     assert here("lens", CAT[0], "--figure", "heatmap", "-o", str(path)).code == 0
     assert all(f">{word}</text>" in path.read_text() for word in ("table", "rabbit", "album", "on"))

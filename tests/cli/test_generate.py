@@ -1,8 +1,8 @@
 """attn generate: each token as the model says it, drawn as asked, written as it comes, and kept when it ends."""
 
 import json
+import shutil
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -12,23 +12,27 @@ from attn_cli import Settings, trace_masked
 from attn_cli.pipeline.generate import Sampling, Writer, generate
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.test_lens import TRANSLATORS, translator
-from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.schema import complaints
-from tests.shell import COMMAND, here, plain, shell, surroundings, terminal, worked
+from tests.shell import here, plain, refused, shell, started, terminal, told, worked
 
 FOX = "The quick brown fox"
 
 
 @pytest.fixture
-def letters(tmp_path):
-    return small_gpt2(tmp_path / "letters", gpt2(places=20))
+def configured(letters, tmp_path):
+    """Return a model of letters whose file says what is told of how it writes."""
+
+    def tell(**told):
+        folder = shutil.copytree(letters, tmp_path / "letters", dirs_exist_ok=True)
+        (folder / "generation_config.json").write_text(json.dumps(told))
+        return str(folder)
+
+    return tell
 
 
 def steps(*args):
-    ran = here("generate", *args)
-    assert ran.code == 0, ran.err
-    found = [json.loads(line) for line in ran.out.splitlines()]
+    found = [json.loads(line) for line in told("generate", *args).splitlines()]
     assert [complaint for one in found for complaint in complaints(one)] == []
     assert [one["step"] for one in found] == [*range(len(found))]
     assert [one["stopped"] is None for one in found] == [True] * (len(found) - 1) + [False]
@@ -40,8 +44,8 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_on
     for one in steps(FOX, "--count", "5", "--runners-up", "4"):
         trace = trace_masked(text, Settings(next=6))
         named = [found._asdict() for found in trace.next_words.words if found.id is not None][:5]
-        told = [{key: one[key] for key in ("word", "probability", "id", "logit")}, *one["runners_up"]]
-        best = sorted(told, key=lambda word: -word["probability"])
+        said = [{key: one[key] for key in ("word", "probability", "id", "logit")}, *one["runners_up"]]
+        best = sorted(said, key=lambda word: -word["probability"])
         assert [word["id"] for word in best] == [word["id"] for word in named]
         for mine, theirs in zip(best, named, strict=True):
             assert mine["probability"] == pytest.approx(theirs["probability"], rel=1e-4)
@@ -66,7 +70,9 @@ def test_a_pretrained_model_s_row_and_words_are_those_of_masked(letters):
         assert "ab a" + one["written"] == text
 
 
-def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_more_places(letters, tmp_path):
+def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_more_places(
+    letters, configured
+):
     whole = steps("ab a", "-m", letters, "--count", "99")
     assert whole[-1]["stopped"] == "length" and len(whole) == 18
     assert steps("ab a", "-m", letters, "--count", "2")[-1]["stopped"] == "count"
@@ -74,13 +80,11 @@ def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_m
     written = steps(*drawn)[-1]["written"]
     found = steps(*drawn, "--stop", "zz", "--stop", written[3:5])[-1]
     assert found["stopped"] == "stop" and found["written"].endswith(written[3:5])
-    (tmp_path / "letters" / "generation_config.json").write_text(
-        json.dumps({"eos_token_id": [5, whole[0]["id"]], "bad_words_ids": [[4], [1, 2]]})
-    )
-    told = [found.id for found in trace_masked("ab a", Settings(model=letters, next=6)).next_words.words]
-    (one,) = map(json.loads, here("generate", "ab a", "-m", letters).out.splitlines())
+    model = configured(eos_token_id=[5, whole[0]["id"]], bad_words_ids=[[4], [1, 2]])
+    ids = [found.id for found in trace_masked("ab a", Settings(model=model, next=6)).next_words.words]
+    (one,) = map(json.loads, told("generate", "ab a", "-m", model).splitlines())
     assert (one["stopped"], one["written"]) == ("end", "")
-    assert [word["id"] for word in one["runners_up"]] == [n for n in told if n not in (one["id"], 4)][:3]
+    assert [word["id"] for word in one["runners_up"]] == [n for n in ids if n not in (one["id"], 4)][:3]
 
 
 def test_tokens_are_drawn_with_the_probabilities_that_are_told(letters):
@@ -148,16 +152,16 @@ def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it
     ran = shell(f"attn generate '{FOX}' --count 2000 | head -2")
     assert ran.code == 0 and ran.err == "" and len(ran.out.splitlines()) == 2
     for more in ((), ("-o", "all.jsonl")):
-        arguments = [*COMMAND, "generate", "The zxqv fox", "--count", "2000", *more]
-        with subprocess.Popen(arguments, stdout=-1, stderr=-1, env=surroundings(), cwd=tmp_path) as run:
-            told = run.stderr.readline()  # of the word without a vector: now it writes
+        arguments = ("generate", "The zxqv fox", "--count", "2000", *more)
+        with started(*arguments, stdout=-1, stderr=-1, cwd=tmp_path) as run:
+            said = run.stderr.readline()  # of the word without a vector: now it writes
             first = b"" if more else run.stdout.readline()
             begun = worked(run.pid)
             while more and worked(run.pid) < begun + 0.25:  # it writes some words
                 time.sleep(0.01)
             run.send_signal(signal.SIGINT)
             out, err = run.communicate(timeout=60)
-        assert run.returncode == 130 and b"Traceback" not in err and b"zxqv" in told
+        assert run.returncode == 130 and b"Traceback" not in err and b"zxqv" in said
         text = (tmp_path / "all.jsonl").read_text() if more else (first + out).decode()
         found = [json.loads(line)["step"] for line in text.splitlines()]
         assert found and found == [*range(len(found))]
@@ -165,10 +169,10 @@ def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it
 
 def test_a_gguf_file_writes_what_its_folder_does(tokenizers, tmp_path):
     whole, exact, eight = in_both_forms(tmp_path)
-    told, same, near = (steps("abca", "-m", model, "--count", "5") for model in (whole, exact, eight))
-    assert [one["id"] for one in told] == [one["id"] for one in same] and len(told) == 5
-    assert_alike([one["weights"] for one in same], [one["weights"] for one in told], FLOAT32)
-    assert near[0]["probability"] == pytest.approx(told[0]["probability"], abs=0.05)
+    first, same, near = (steps("abca", "-m", model, "--count", "5") for model in (whole, exact, eight))
+    assert [one["id"] for one in first] == [one["id"] for one in same] and len(first) == 5
+    assert_alike([one["weights"] for one in same], [one["weights"] for one in first], FLOAT32)
+    assert near[0]["probability"] == pytest.approx(first[0]["probability"], abs=0.05)
 
 
 def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):
@@ -189,24 +193,21 @@ def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):
 
 def test_a_page_of_each_kind_of_model_is_written(letters, tmp_path):
     for model in (("--count", "4"), ("-m", letters, "--count", "99")):
-        ran = here("generate", "ab a", *model, "-f", "page", "-o", str(tmp_path / "x.html"))
-        assert ran.code == 0, ran.err
+        told("generate", "ab a", *model, "-f", "page", "-o", str(tmp_path / "x.html"))
         text = (tmp_path / "x.html").read_text()
         found = json.loads(text.partition('id="record">')[2].partition("</script>")[0])
-        told, writing = steps("ab a", *model), found["writing"]
-        for step, one in zip(writing["steps"], told, strict=True):
+        each, writing = steps("ab a", *model), found["writing"]
+        for step, one in zip(writing["steps"], each, strict=True):
             assert step[0] == [one["word"], pytest.approx(one["probability"])]
-        last = [one["key_tokens"][-1] for one in told]
-        assert found["queries"][writing["first"] :][: len(told)] == last
-        assert writing["head"] == told[0]["head"]
+        last = [one["key_tokens"][-1] for one in each]
+        assert found["queries"][writing["first"] :][: len(each)] == last
+        assert writing["head"] == each[0]["head"]
 
 
-def test_a_model_that_may_write_no_token_is_refused(letters, tmp_path):
-    told = {"bad_words_ids": [[0], [1]], "suppress_tokens": [2, 3, 4, 5, 6]}
-    (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(told))
-    ran = here("generate", "ab a", "-m", letters, "--top-k", "2")
-    assert (ran.code, ran.out) == (65, "")
-    assert "letters has no token to write: generation_config.json" in ran.err
+def test_a_model_that_may_write_no_token_is_refused(configured):
+    model = configured(bad_words_ids=[[0], [1]], suppress_tokens=[2, 3, 4, 5, 6])
+    said = refused("generate", "ab a", "-m", model, "--top-k", "2", code=65)
+    assert "letters has no token to write: generation_config.json" in said
 
 
 def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():
@@ -218,9 +219,8 @@ def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():
         ran = here(*table, "1", "--runners-up", count, "--width", width)
         assert (" …" in ran.out) == is_cut and all(len(line) <= int(width) for line in ran.out.splitlines())
     for width in ("20", "25", "29", "40"):
-        ran = here(*table, "2", "--width", width)
-        rows = [line.split()[:2] for line in ran.out.splitlines() if line[2:3].isdigit()]
-        assert (ran.code, ran.err, rows) == (0, "", [["4", ","], ["5", "and"]])
+        lines = told(*table, "2", "--width", width).splitlines()
+        assert [line.split()[:2] for line in lines if line[2:3].isdigit()] == [["4", ","], ["5", "and"]]
 
 
 TOLD = [  # of a model of six tokens: what its file says, which tokens are not written, which comes first, what is said
@@ -233,13 +233,13 @@ TOLD = [  # of a model of six tokens: what its file says, which tokens are not w
 ]
 
 
-@pytest.mark.parametrize(("told", "never", "first", "said"), TOLD)
+@pytest.mark.parametrize(("config", "never", "first", "said"), TOLD)
 @pytest.mark.parametrize("more", [(), ("--top-k", "2")])
-def test_tokens_that_a_model_names_are_those_that_it_has(told, never, first, said, more, letters, tmp_path):
-    (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(told))
-    best = [found.id for found in trace_masked("ab a", Settings(model=letters, next=6)).next_words.words]
-    best = [n for n in best if n not in never]
-    ran = here("generate", "ab a", "-m", letters, "--count", "1", "--runners-up", "5", *more)
+def test_tokens_that_a_model_names_are_those_that_it_has(config, never, first, said, more, configured):
+    model = configured(**config)
+    words = trace_masked("ab a", Settings(model=model, next=6)).next_words.words
+    best = [found.id for found in words if found.id not in never]
+    ran = here("generate", "ab a", "-m", model, "--count", "1", "--runners-up", "5", *more)
     (one,) = map(json.loads, ran.out.splitlines())
     assert ran.code == 0 and said in ran.err and bool(said) == bool(ran.err)
     assert one["id"] == first if first else one["id"] in best[: 2 if more else 1]
@@ -255,8 +255,8 @@ def test_a_translator_writes_its_own_text_and_looks_at_the_one_that_it_read(name
     ids = torch.tensor([[0, 1, 0]])
     asked = {"max_new_tokens": 5, "do_sample": False, "num_beams": 1, "use_cache": False}
     asked |= {"output_attentions": True, "return_dict_in_generate": True}
-    told = model.generate(ids, attention_mask=torch.ones_like(ids), **asked)
-    assert [one["id"] for one in found] == told.sequences[0, 1:].tolist()
-    for one, attention in zip(found, told.cross_attentions, strict=True):
+    own = model.generate(ids, attention_mask=torch.ones_like(ids), **asked)
+    assert [one["id"] for one in found] == own.sequences[0, 1:].tolist()
+    for one, attention in zip(found, own.cross_attentions, strict=True):
         assert one["attention"] == "cross" and one["key_tokens"] == ["a", "b", "a"]
         np.testing.assert_allclose(one["weights"], attention[-1][0, 0, -1], rtol=0, atol=1e-5)

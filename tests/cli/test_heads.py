@@ -1,7 +1,5 @@
 """attn heads: all layers and heads of a file or of a model, what each does, the rollout, and heads on random tokens."""
 
-import csv
-import io
 import json
 import re
 
@@ -14,29 +12,29 @@ from attn_cli.pipeline import probe
 from attn_cli.pipeline.probe import of_stack, roles_on_repeats
 from attn_cli.vectors.lookup import open_table
 from tests.alike import FLOAT32, assert_alike
-from tests.cli.tables import told, typed
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
+from tests.cli.tables import typed
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import printed
-from tests.shell import attn, here
+from tests.shell import attn, here, refused, rows, told
 from tests.small_models import trace_checkpoint
 
 N = 12
 TOKENS = ["red", "cat", "blue", "dog", "big", "sun", "red", "cat", "blue", "dog", "big", "sun"]
-AT = np.arange(N)
-ROLES = {
-    "previous": np.maximum(AT - 1, 0),
-    "itself": AT,
-    "first": AT * 0,
-    "induction": np.where(AT >= 6, AT - 5, 0),
-    "same": np.where(AT >= 6, AT - 6, 0),
-}
 ORDER = [["previous", "bag-of-words"], ["induction", "first"], ["same", "itself"]]
+
+
+def roles(n, length):
+    """Return the key that each query looks at, where `length` tokens come again."""
+    at = np.arange(n)
+    again = {"induction": np.maximum(at - length + 1, 0), "same": np.maximum(at - length, 0)}
+    return {"previous": np.maximum(at - 1, 0), "itself": at, "first": at * 0} | again
 
 
 def weights():
     even = np.tri(N) / np.tri(N).sum(axis=1, keepdims=True)
-    one = {name: 0.9 * np.eye(N)[keys] + 0.1 * even for name, keys in ROLES.items()} | {"bag-of-words": even}
+    one = {name: 0.9 * np.eye(N)[keys] + 0.1 * even for name, keys in roles(N, 6).items()}
+    one["bag-of-words"] = even
     return np.array([[one[name] for name in layer] for layer in ORDER])
 
 
@@ -66,10 +64,9 @@ def test_every_head_of_a_file_has_the_name_of_what_it_does(file):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
-    ran = here("heads", "--weights", file, "--width", str(width), "--rollout")
-    assert ran.code == 0, ran.err
-    assert all(len(line) <= width for line in ran.out.splitlines())
-    maps, _, rest = ran.out.partition("shades:")
+    out = told("heads", "--weights", file, "--width", str(width), "--rollout")
+    assert all(len(line) <= width for line in out.splitlines())
+    maps, _, rest = out.partition("shades:")
     assert sum(set(line) & set("▁▂▃▄▅▆▇█") != set() for line in maps.splitlines()) >= 3 * 6
     for words in ("previous", "induction", "first", "same", "itself", "bag-of-words"):
         assert words in rest
@@ -78,8 +75,8 @@ def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
 
 def test_documents_show_every_head_and_a_page_each_layer_on_a_line_with_names_in_full(file):
     for form in ("markdown", "latex", "html", "svg"):
-        ran = here("heads", "--weights", file, "-f", form)
-        assert ran.code == 0 and "previous" in ran.out and "induction" in ran.out
+        out = told("heads", "--weights", file, "-f", form)
+        assert "previous" in out and "induction" in out
     out = here("heads", "The cat sat on the mat", "-f", "html").out
     assert out.count('class="band"') == 1 and out.count('class="heat') == 11 * 6 * 6
     assert "<p>coordination itself</p>" in out and "<p>previous</p>" in out
@@ -90,27 +87,25 @@ def test_documents_show_every_head_and_a_page_each_layer_on_a_line_with_names_in
 def test_tokens_are_inert_on_every_screen(file):
     hostile = json.dumps(["\x1b[31m[red]<b>"] * N)
     for form in ("table", "html", "json"):
-        ran = here("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
-        assert ran.code == 0 and "\x1b[31m" not in ran.out
-        assert form != "html" or "<b>" not in ran.out
+        out = told("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
+        assert "\x1b[31m" not in out and (form != "html" or "<b>" not in out)
 
 
 def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
     n, draw = 300, np.random.default_rng(0)
     rows = draw.random((2, 16, n, n)).astype(np.float32)
     np.save(tmp_path / "long.npy", rows / rows.sum(axis=-1, keepdims=True))
-    ran = here("heads", "--weights", str(tmp_path / "long.npy"), "--rollout", "--width", "80")
-    assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= 80
-    assert "37 or 38 queries x 37 or 38 keys" in ran.out and "300 x 300: -f json has it" in ran.out
+    out = told("heads", "--weights", str(tmp_path / "long.npy"), "--rollout", "--width", "80")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "37 or 38 queries x 37 or 38 keys" in out and "300 x 300: -f json has it" in out
 
 
-def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, tmp_path):
-    folder = small_gpt2(tmp_path / "gpt2")
-    found = record("dabca", "-m", folder, "--rollout")
+def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, letters):
+    found = record("dabca", "-m", letters, "--rollout")
     assert found["attention"] == "masked" and found["query_tokens"] == list("dabca")
     rolled = np.eye(5)
     for number in (0, 1):
-        trace = trace_checkpoint("self", "dabca", None, Settings(layer=number, head="all"), folder)
+        trace = trace_checkpoint("self", "dabca", None, Settings(layer=number, head="all"), letters)
         of_layer = np.array([head.weights for head in trace.heads])
         rolled = (0.5 * of_layer.mean(axis=0) + 0.5 * np.eye(5)) @ rolled
         for head, own in zip(found["layers"][number]["heads"], of_layer, strict=True):
@@ -121,7 +116,7 @@ def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, tmp_path):
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_heads_and_a_model_of_one_text_one(
-    tokenizers, transformers, tmp_path
+    transformers, letters, tmp_path
 ):
     made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
@@ -138,9 +133,8 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_heads_and_a_model_of_one_t
             for head, of_head in zip(layer["heads"], trace.heads, strict=True):
                 rows = of_head.weights[int(kind != "cross") :, 0]  # the first token's own row looks at itself
                 assert head["shares"]["first"] == pytest.approx(rows.mean(), abs=1e-5)
-    shown = here("heads", *text, *folder)
-    assert shown.code == 0 and shown.out.startswith("Cross-attention")
-    one = ("-m", small_gpt2(tmp_path / "gpt2"))
+    assert told("heads", *text, *folder).startswith("Cross-attention")
+    one = ("-m", letters)
     assert_alike(record("dab", *one, "--kind", "masked"), record("dab", *one), FLOAT32)
     for args, says in (
         ((*text, *folder, "--kind", "self"), "takes one text"),
@@ -149,8 +143,7 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_heads_and_a_model_of_one_t
         (("dab", *one, "--kind", "cross"), "reads one text"),
         (("dab", *one, "--context", "ab"), "reads one text"),
     ):
-        ran = here("heads", *args)
-        assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
+        assert says in refused("heads", *args)
 
 
 def maps_of(out):
@@ -219,16 +212,14 @@ def texts(tmp_path):
 
 def weights_of(text, *options):
     """Every head of every layer (layers, heads, n, n), as attn self shows them."""
-    ran = here(
-        "self", text, *options, "--head", "all", "--layer", "all", "-f", "json", "--fields", "heads.weights"
-    )
-    heads = [head["weights"] for head in json.loads(ran.out)["heads"]]
+    whole = printed("self", text, *options, "--head", "all", "--layer", "all", "--fields", "heads.weights")
+    heads = [head["weights"] for head in whole["heads"]]
     return np.array(heads).reshape(2, -1, *np.shape(heads[0]))
 
 
 @pytest.mark.parametrize("model", ["bert", "language"])
-def test_means_and_spreads_are_those_of_each_text_alone(model, texts, tmp_path, tokenizers):
-    options = ("-m", small_bert(tmp_path / "bert")) if model == "bert" else ("-p", "language")
+def test_means_and_spreads_are_those_of_each_text_alone(model, texts, bert, tokenizers):
+    options = ("-m", bert) if model == "bert" else ("-p", "language")
     found = record("--texts", texts, *options)
     lines = [line for line in LINES if line]
     alone = [record(line, *options) for line in lines]
@@ -264,11 +255,9 @@ def sink(W):
 
 
 def test_rows_hold_every_measure_and_parquet_the_same_and_the_screen_a_line_for_each_head(texts, tmp_path):
-    ran = here("heads", "--texts", texts, "-f", "csv")
-    rows = [*csv.DictReader(io.StringIO(ran.out))]
-    found = record("--texts", texts)
-    assert len(rows) == 11 and ran.code == 0
-    for row, head in zip(rows, found["heads"], strict=True):
+    made, found = rows("heads", "--texts", texts), record("--texts", texts)
+    assert len(made) == 11
+    for row, head in zip(made, found["heads"], strict=True):
         assert row["head"] == head["head"] and float(row["sink_mean"]) == pytest.approx(head["sink"]["mean"])
     out = here("heads", "--texts", texts, "-p", "language", "--width", "80").out
     assert sum(line[:2] in ("0.", "1.", "2.") and "±" in line for line in out.splitlines()) == 24
@@ -278,31 +267,9 @@ def test_rows_hold_every_measure_and_parquet_the_same_and_the_screen_a_line_for_
     parquet = pytest.importorskip("pyarrow.parquet")
     assert here("heads", "--texts", texts, "-o", str(tmp_path / "h.parquet")).code == 0
     table = parquet.read_table(tmp_path / "h.parquet").to_pylist()
-    assert [one["head"] for one in table] == [row["head"] for row in rows]
-    assert table[0]["entropy_mean"] == pytest.approx(float(rows[0]["entropy_mean"]))
-    assert table[0]["separators_mean"] is None and rows[0]["separators_mean"] == ""
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    told(
-        """
-        "a text" --weights all.npz => 2 leave out the text | --texts t.txt --layer 7 => 2 There is no layer 7
-        --weights all.npz --context x => 2 --context requires --model | --texts none.txt => 66 none.txt
-        --weights all.npz --kind self => 2 --kind requires --model | --texts empty.txt => 65 There is no text
-        --weights all.npz --layer 3 => 2 There is no layer 3. Layers are 0 to 2. | --texts dots.txt => 65 Line 2:
-        --weights all.npz --layer -1 => 2 --layer cannot be -1 | --weights all.npz -f csv => 2 heads has no csv form
-        --weights cross.npy --rollout => 2 --rollout needs self-attention
-        """
-    ),
-)
-def test_what_cannot_be_done_is_one_line(args, says, file, texts, at):
-    np.save("cross.npy", np.full((1, 1, 2, 4), 0.25))
-    assert record("--weights", "cross.npy")["attention"] == "cross"
-    (at / "empty.txt").write_text("\n\n")
-    (at / "dots.txt").write_text("the cat\n...\n")
-    ran, (code, _, said) = here("heads", *args), says.partition(" ")
-    assert (ran.code, ran.out) == (int(code), "") and said in ran.err and ran.err.count("\n") == 1
+    assert [one["head"] for one in table] == [row["head"] for row in made]
+    assert table[0]["entropy_mean"] == pytest.approx(float(made[0]["entropy_mean"]))
+    assert table[0]["separators_mean"] is None and made[0]["separators_mean"] == ""
 
 
 def test_a_note_on_one_line_says_which_and_words_alone_have_no_sink(tmp_path):
@@ -315,11 +282,10 @@ def test_a_note_on_one_line_says_which_and_words_alone_have_no_sink(tmp_path):
     assert "strongest sink" not in here("heads", "--texts", str(tmp_path / "t.txt")).out
 
 
-def test_what_hides_masks_or_warms_a_models_heads_does_so_here_too(tmp_path, tokenizers):
-    folder = small_bert(tmp_path / "bert")
+def test_what_hides_masks_or_warms_a_models_heads_does_so_here_too(bert, tokenizers):
     for options in typed("--without 0 | --without cat -t 2 | --score cosine | --mask causal"):
-        found = record("the cat cat", "-m", folder, *options)
-        every = weights_of("the cat cat", "-m", folder, *options)
+        found = record("the cat cat", "-m", bert, *options)
+        every = weights_of("the cat cat", "-m", bert, *options)
         assert ("model itself is not computed anew" in " ".join(found["notes"])) == ("--without" in options)
         for layer in found["layers"]:
             for head in layer["heads"]:
@@ -354,14 +320,7 @@ def read_once():
 def test_patterns_written_down_by_hand_have_a_score_of_one(frames):
     before, after = frames
     n, length = before + 2 * 5 + after, 5
-    at = np.arange(n)
-    heads = {
-        "previous": np.maximum(at - 1, 0),
-        "first": at * 0,
-        "induction": np.maximum(at - length + 1, 0),
-        "same": np.maximum(at - length, 0),
-        "itself": at,
-    }
+    heads = roles(n, length)
     weights = np.array([np.eye(n)[keys] for keys in heads.values()])
     names = [*"<("[:before], *"abcde" * 2, *")"[:after]]
     given = np.tri(n, dtype=bool), names, [name in "<()" for name in names]
@@ -444,32 +403,27 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
         if head.startswith("induction"):
             assert one["copying"] > 0.99
     assert named["previous"]["name"] == "previous"
-    rows = [*csv.DictReader(io.StringIO(here("heads", "--probe", "-f", "csv", "--layer", "2").out))]
-    assert [row["head"] for row in rows] == [*bundled("language").head_names(2)]
-    assert (
-        float(rows[0]["copying"]) == pytest.approx(named[rows[0]["head"]]["copying"])
-        and rows[0]["next"] == ""
-    )
+    first, *others = rows("heads", "--probe", "--layer", "2")
+    assert [row["head"] for row in (first, *others)] == [*bundled("language").head_names(2)]
+    assert float(first["copying"]) == pytest.approx(named[first["head"]]["copying"]) and first["next"] == ""
     out = here("heads", "--probe", "--seed", "1", "--width", "80").out
     ranked = next(line for line in out.splitlines() if line.startswith("induction"))
     assert ranked.split()[1].startswith("2.induction") and max(map(len, out.splitlines())) <= 80
     for said in ("50 random words, 2 times, seed 1", "copying", "Rows are layers."):
         assert said in out
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
-    assert {*found["tokens"]} <= {
-        word.decode() for block in open_table("word2vec").word_blocks() for word in block
-    }
+    assert {*found["tokens"]} <= {*open_table("word2vec").words()}
 
 
 def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_it_does_not_copy(
-    tmp_path, tokenizers
+    models, bert, tokenizers
 ):
-    found = record("--probe", "-m", small_bert(tmp_path / "bert"))
+    found = record("--probe", "-m", bert)
     assert found["tokens"][0] == "[CLS]" and found["tokens"][-1] == "[SEP]" and found["length"] == 5
     assert not {"[CLS]", "[SEP]", "[MASK]", "[UNK]", "[PAD]"} & {*found["tokens"][1:-1]}
     for head in found["heads"]:
         assert head["induction"] is None and head["next"] is not None and -1 <= head["copying"] <= 1
-    out = here("heads", "--probe", "-m", small_bert(tmp_path / "bare", head=False), "--width", "80").out
+    out = told("heads", "--probe", "-m", str(models / "bare"), "--width", "80")
     assert "no language-model head in its files: no copying" in " ".join(out.split())
     assert "copying  " not in out and max(map(len, out.splitlines())) <= 80
     assert record("--probe", "-p", "roles")["notes"] == ["roles scores no words: no copying."]

@@ -30,29 +30,18 @@ from tests.shell import SGR, Ran, attn, here, terminal
 from tests.thorough import often
 
 CONTROLS = [f"a{chr(code)}b" for code in (*range(1, 0x20), *range(0x7F, 0xA0))]
-UNSEEN = [
-    f"a{char}b"
-    for char in "\xad\u034f\u061c\u115f\u180e\u2028\u2029\u3164\ufeff\U000e0001\U000e0041\ufff9"
-    + "".join(map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))))
-]
-SEQUENCES = [
-    *("\x1b[31mred", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\y", "\x9b31m"),
-    *("\x1b[2J", "\x1bPq"),
-]
-
-
-MARKUP = apart(
-    "[red] | [/b] | [link=file:///x] | :smile: | <script>alert(1)</script> | </script> | &amp; | <!--"
-)
-
-
-MARKDOWN = [
-    *apart(r"a|b | \| | \ | ` | ``x`` | **b** | _i_ | ~~s~~ | [x](y) | ![x](y) | #h | - | 1. | |--|"),
-    "|",
-]
-
-
-FORMULAS = ["=1+1", "+1", "-1", "@x", "=cmd|'/c calc'!A0", '"', '"a","b"', "a,b", "a;b", "'=x"]
+RANGES = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))
+SINGLE = "\xad\u034f\u061c\u115f\u180e\u2028\u2029\u3164\ufeff\U000e0001\U000e0041\ufff9"
+UNSEEN = [f"a{char}b" for char in (*SINGLE, *map(chr, RANGES))]
+SEQUENCES = ["\x1b[31mred", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\y"]
+SEQUENCES += ["\x9b31m", "\x1b[2J", "\x1bPq"]
+MARKUP = ["[red]", "[/b]", "[link=file:///x]", ":smile:"]
+MARKUP += ["<script>alert(1)</script>", "</script>", "&amp;", "<!--"]
+SIGNED = r"a|b | \| | \ | ` | ``x`` | **b** | _i_ | ~~s~~ | [x](y) | ![x](y) | #h | - | 1. | |--|"
+MARKDOWN = [*apart(SIGNED), "|"]
+SIGNS = "=+-@＝＋－＠"  # with which a formula begins
+FORMULAS = [*(f"{sign}1" for sign in SIGNS), "=1+1", "@x", "=cmd|'/c calc'!A0"]
+FORMULAS += ['"', '"a","b"', "a,b", "a;b", "'=x"]
 LATEX = ["\\input{x}", "$x$", "%", "{", "^_", "%s", "{0}", "%(x)s"]
 HOSTILE = [*CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP, *MARKDOWN, *FORMULAS, *LATEX]
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -87,13 +76,7 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 
 
 TEXT = " ".join(HOSTILE)
-
-
-TOKENS = [
-    token for token in re.split("[^\\S\x1c\x1d\x1e\x1f\x85]+", TEXT) if token
-]  # those are no space to a reader
-
-
+TOKENS = [*filter(None, re.split("[^\\S\x1c\x1d\x1e\x1f\x85]+", TEXT))]  # those are no space to a reader
 FORMATS = ["table", "bars", "markdown", "latex", "html", "svg", "csv", "tsv", "json", "jsonl"]
 
 
@@ -137,7 +120,7 @@ def test_a_spreadsheet_cell_is_never_a_formula(format, delimiter, tidy):
     tokens = [*FORMULAS, "\t=1", "\r=1", "\n", *MARKUP[:3], "plain"]
     text = render(given_tokens(tokens), View(format=format, tidy=tidy), Terminal())
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-    expected = [("'" if token[0] in "=+-@\t" else "") + visible(token) for token in tokens]
+    expected = [("'" if token[0] in f"{SIGNS}\t" else "") + visible(token) for token in tokens]
     if tidy:
         assert rows[0] == ["query", "key", "weight"]
         assert [row[:2] for row in rows[1:]] == [[q, k] for q in expected for k in expected]
@@ -146,7 +129,7 @@ def test_a_spreadsheet_cell_is_never_a_formula(format, delimiter, tidy):
     for row in rows[1:]:
         assert len(row) == len(rows[0])
         assert all(float(cell) >= 0 for cell in row[2 if tidy else 1 :])
-        assert all(cell[0] not in "=+-@\t\r" for cell in row)
+        assert all(cell[0] not in f"{SIGNS}\t\r" for cell in row)
 
 
 def _cells(text: str) -> list[list[str]]:
@@ -172,9 +155,10 @@ def test_markdown_shows_every_token_and_keeps_its_columns():
     assert rows[0][1:-1] == [row[0] for row in rows[1:]] == [visible(token) for token in tokens]
 
 
-@pytest.mark.parametrize(
-    "token", [*MARKDOWN, *MARKUP, *SEQUENCES, "line\n# heading", "a\n\n<script>"], ids=ascii
-)
+ODD = [*MARKDOWN, *MARKUP, *SEQUENCES, "line\n# heading", "a\n\n<script>"]
+
+
+@pytest.mark.parametrize("token", ODD, ids=ascii)
 def test_markdown_is_inert_in_its_sentences_too(token):
     """Also for readers that are laxer than the one here: no angle bracket is left outside code."""
     trace = given_tokens([token, "plain"], query="0")
@@ -192,23 +176,20 @@ def test_markdown_is_inert_in_its_sentences_too(token):
 EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
 
 
-@pytest.mark.parametrize(
-    "args",
-    typed(
-        """
-        self "a b" -q EVIL | self a EVIL | self EVIL b c | self a --head EVIL | self a --mask EVIL | self a -e EVIL.txt
-        self a --mask EVIL.json --mask-true allowed | self a -e EVIL | self a -p EVIL.json | self a -p EVIL
-        self a -p EVIL.safetensors | self a --layer EVIL | learn EVIL | learn score EVIL x.conllu
-        learn score EVIL.safetensors x.conllu | learn score roles EVIL.conllu | learn score roles x.conllu -e EVIL
-        learn train EVIL.conllu -o x.safetensors | learn train x.conllu --relations EVIL -o x.safetensors
-        self a -o EVIL.doc | self a -o x.EVIL | self a -o EVIL/x.csv | self a --score EVIL | self a --seed EVIL
-        self a -t EVIL | self a --EVIL | self EVIL --oov error --tokenizer whitespace | EVIL | example EVIL
-        vectors EVIL | vectors nearest EVIL | vectors info EVIL.txt | vectors train EVIL.txt -o x.safetensors
-        --show-completion EVIL
-        """
-    ),
-    ids=" ".join,
-)
+ARGUMENTS = """
+self "a b" -q EVIL | self a EVIL | self EVIL b c | self a --head EVIL | self a --mask EVIL | self a -e EVIL.txt
+self a --mask EVIL.json --mask-true allowed | self a -e EVIL | self a -p EVIL.json | self a -p EVIL
+self a -p EVIL.safetensors | self a --layer EVIL | learn EVIL | learn score EVIL x.conllu
+learn score EVIL.safetensors x.conllu | learn score roles EVIL.conllu | learn score roles x.conllu -e EVIL
+learn train EVIL.conllu -o x.safetensors | learn train x.conllu --relations EVIL -o x.safetensors
+self a -o EVIL.doc | self a -o x.EVIL | self a -o EVIL/x.csv | self a --score EVIL | self a --seed EVIL
+self a -t EVIL | self a --EVIL | self EVIL --oov error --tokenizer whitespace | EVIL | example EVIL
+vectors EVIL | vectors nearest EVIL | vectors info EVIL.txt | vectors train EVIL.txt -o x.safetensors
+--show-completion EVIL
+"""
+
+
+@pytest.mark.parametrize("args", typed(ARGUMENTS))
 def test_hostile_arguments_are_inert_in_errors(args, at):
     args = [arg.replace("EVIL", EVIL) for arg in args]
     ran = inert(here(*args))
@@ -227,6 +208,20 @@ def test_hostile_variables_and_bytes_that_are_not_utf_8_are_inert_in_errors():
         assert ran.code in (2, 66) and ran.err.encode("utf-8") and not unsafe(ran.err)
 
 
+OF_FILES = """
+self "a b" -e v.txt => 65 | self "a b" --mask m.txt --mask-true allowed => 65
+self "a b" -p p.json -e random --dim 2 => 0 | self "a b" -p p.json -f csv -e random --dim 2 => 0
+self "a b" -p q.json -e random --dim 2 => 65 | vectors info t.safetensors => 0
+vectors info t.safetensors -f json => 0 | vectors nearest EVIL -e t.safetensors => 0
+self "a b" -e EVIL.txt => 0 | explain "a b" -e EVIL.txt => 0 | vectors info EVIL.txt => 0
+self "a b" -o newEVIL.json => 0
+"""
+OF_A_MODEL = """
+self she -p MODEL --head nosuch => 2 | self she -p MODEL --layer 5 => 2 | self she -p MODEL --heads 2 => 2
+self she -p MODEL -e random => 65 | learn score MODEL none.conllu => 66
+"""
+
+
 def test_hostile_files_and_their_names_are_inert_in_errors_and_reports(at):
     eye = [[1.0, 0], [0, 1.0]]
     Path("v.txt").write_text(f"a 1 {EVIL}\n", encoding="utf-8")
@@ -236,16 +231,7 @@ def test_hostile_files_and_their_names_are_inert_in_errors_and_reports(at):
     Path("q.json").write_text(json.dumps({"W_q": [[EVIL]], "W_k": eye, "W_v": eye, "layout": EVIL}))
     about = {"settings": json.dumps({EVIL: EVIL}), EVIL: EVIL}
     Path("t.safetensors").write_bytes(table_of(np.zeros((1, 2)), EVIL.encode(), **about))
-    for args, code in told(
-        """
-        self "a b" -e v.txt => 65 | self "a b" --mask m.txt --mask-true allowed => 65
-        self "a b" -p p.json -e random --dim 2 => 0 | self "a b" -p p.json -f csv -e random --dim 2 => 0
-        self "a b" -p q.json -e random --dim 2 => 65 | vectors info t.safetensors => 0
-        vectors info t.safetensors -f json => 0 | vectors nearest EVIL -e t.safetensors => 0
-        self "a b" -e EVIL.txt => 0 | explain "a b" -e EVIL.txt => 0 | vectors info EVIL.txt => 0
-        self "a b" -o newEVIL.json => 0
-        """
-    ):
+    for args, code in told(OF_FILES):
         assert inert(here(*(arg.replace("EVIL", EVIL) for arg in args))).code == int(code), args
     assert f"new{EVIL}.json" in os.listdir()
     record = json.loads(here("self", "a b", "-e", f"{EVIL}.txt", "-f", "json").out)
@@ -275,12 +261,7 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
         assert not set("<>") & set(re.sub("`[^`]*`", "", text).replace("-&gt;", ""))
     record = json.loads(inert(here("self", *own, "-f", "json")).out)
     assert record["head"] == names[0] and record["learned"]["about"] == EVIL
-    for args, code in told(
-        """
-        self she -p MODEL --head nosuch => 2 | self she -p MODEL --layer 5 => 2 | self she -p MODEL --heads 2 => 2
-        self she -p MODEL -e random => 65 | learn score MODEL none.conllu => 66
-        """
-    ):
+    for args, code in told(OF_A_MODEL):
         assert inert(here(*(name if arg == "MODEL" else arg for arg in args))).code == int(code), args
     Path(f"{EVIL}.conllu").write_text(f"1\t{EVIL}\t_\tX\t_\t_\t0\t{EVIL}\t_\t_\n\n", encoding="utf-8")
     for args in ([], ["-f", "json"]):
@@ -292,11 +273,8 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
 
 
 def words() -> st.SearchStrategy[list[str]]:
-    letters = st.one_of(
-        st.characters(),
-        st.characters(categories=["Cc", "Cf", "Cs", "Mn", "Me", "Zs", "Zl", "So"]),
-        st.sampled_from(sorted("|`\\*_[]()<>#=+-@'\",;\t\n ")),
-    )
+    odd = st.characters(categories=["Cc", "Cf", "Cs", "Mn", "Me", "Zs", "Zl", "So"])
+    letters = st.one_of(st.characters(), odd, st.sampled_from(sorted("|`\\*_[]()<>#=+-@'\",;\t\n ")))
     return st.lists(st.text(letters, min_size=1, max_size=10), min_size=1, max_size=6)
 
 

@@ -1,27 +1,19 @@
 """attn lens: what a model would say after each of its layers, by its own norm and output, and how that is shown."""
 
-import csv
-import io
-
 import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline import passes
-from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2, small_gpt_oss
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_gpt_oss
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.models.checkpoints.test_run import normed
 from tests.schema import printed
-from tests.shell import here, shell
+from tests.shell import here, rows, shell
 
 CAT, EVERY = "The cat sat on the", "0,1,2,3,4,5"
-
-
-@pytest.fixture
-def letters(tmp_path):
-    return small_gpt2(tmp_path / "letters", gpt2(places=20))
 
 
 def record(*args):
@@ -54,8 +46,8 @@ def streams(folder, ids):
 
 def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(letters, monkeypatch):
     found, T = record("ab a", "-m", letters, "--ids", EVERY, "--next", "6"), gpt2(places=20)
-    rows = streams(letters, [0, 1, 0])
-    expected = np.array([[normed(x, T, "ln_f") @ T["wte.weight"].T for x in stream] for stream in rows])
+    each = streams(letters, [0, 1, 0])
+    expected = np.array([[normed(x, T, "ln_f") @ T["wte.weight"].T for x in stream] for stream in each])
     assert_logits(found, expected, rtol=1e-4)
     shares = np.exp(expected) / np.exp(expected).sum(axis=-1, keepdims=True)
     for layer, scores, row in zip(found["layers"], expected, shares, strict=True):
@@ -68,20 +60,17 @@ def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(le
     assert_logits(record("ab a", "-m", letters, "--ids", EVERY), expected, rtol=1e-4)
 
 
-def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask_is_told(tmp_path):
-    folder = small_bert(tmp_path / "bert")
-    found = record("the [MASK] walks", "-m", folder, "--ids", "5,10")
-    with Checkpoint(folder) as checkpoint:
+def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask_is_told(bert):
+    found = record("the [MASK] walks", "-m", bert, "--ids", "5,10")
+    with Checkpoint(bert) as checkpoint:
         run = checkpoint.run(texts([[2, 5, 4, 8, 7, 3]]))
-        rows = [steps.x[0] for steps in run.steps()]
-        own = run.logits()[0]
-        expected = [run.scores(x[np.newaxis])[0] for x in rows] + [own]
+        expected = [run.scores(steps.x[:1])[0] for steps in run.steps()] + [run.logits()[0]]
     assert_logits(found, np.array(expected)[..., [5, 10]])
     assert found["fills"] is True
-    shown = here("lens", "the [MASK] walks", "-m", folder).out
+    shown = here("lens", "the [MASK] walks", "-m", bert).out
     assert 'In the place of "[MASK]", the model says' in shown
     assert "masked-word head, its dense layer too" in " ".join(shown.split())
-    assert "fills gaps" in here("lens", "the cat", "-m", folder).out.replace("\n", " ")
+    assert "fills gaps" in here("lens", "the cat", "-m", bert).out.replace("\n", " ")
 
 
 def test_a_gguf_file_and_its_folder_give_the_same_and_so_does_a_model_of_experts(tmp_path):
@@ -117,9 +106,9 @@ def test_a_screen_fits_80_columns_bars_grow_and_a_pipe_has_the_same(letters):
     bars = here("lens", CAT, "-f", "bars").out
     assert 'The probability of "table"' in bars and "█" in bars and bars.count("\n  ") >= 4
     assert shell(f"attn lens '{CAT}' | cat").out == here("lens", CAT).out
-    rows = [*csv.DictReader(io.StringIO(here("lens", CAT, "-f", "csv", "--ids", "5").out))]
-    assert len(rows) == 4 * 5 and rows[-1]["final"] == rows[-1]["likeliest"] == "table"
-    assert {"rank", "probability", "logit_5"} < rows[0].keys()
+    table = rows("lens", CAT, "--ids", "5")
+    assert len(table) == 4 * 5 and table[-1]["final"] == table[-1]["likeliest"] == "table"
+    assert {"rank", "probability", "logit_5"} < table[0].keys()
 
 
 TRANSLATORS = ("marian, two vocabularies", "t5, as v1.1")

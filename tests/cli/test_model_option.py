@@ -10,40 +10,25 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
+from tests import shell
 from tests.alike import FLOAT32, assert_alike
-from tests.cli.tables import apart, told, typed
-from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.cli.tables import pairs, told, typed
+from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
 from tests.pipeline.records import record
-from tests.shell import here
+from tests.shell import here, refused
 from tests.small_models import trace_checkpoint
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 TEXT = "dabca"
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    at = tmp_path_factory.mktemp("models")
-    return small_gpt2(at / "gpt2"), small_bert(at / "bert")
-
-
-@pytest.fixture(scope="module")
-def models(folders, tmp_path_factory):
-    at, T = tmp_path_factory.mktemp("headless"), gpt2()
-    untied = small_gpt2(at / "untied", {n: T[n] for n in T if "lm_head" not in n}, tie_word_embeddings=False)
-    made = (*folders, small_bert(at / "bare", head=False), untied)
-    return dict(zip(("GPT2", "BERT", "BARE", "UNTIED"), made, strict=True))
-
-
 @pytest.fixture
-def folder(folders):
-    return folders[0]
+def folder(models):
+    return str(models / "gpt2")
 
 
 def weights(*args, **more):
-    ran = here(*args, "-f", "json", **more)
-    assert ran.code == 0, ran.err
-    return np.array(json.loads(ran.out)["weights"])
+    return np.array(record(*args, **more)["weights"])
 
 
 @pytest.mark.parametrize("command", ["self", "masked", "explain"])
@@ -63,9 +48,9 @@ def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in
     for command, *args in typed(
         "masked | explain -f html | heads --rollout | compare --vary score=dot,scaled"
     ):
-        ran = here(command, "db ac", "-m", folder, *args)
-        assert ran.code == 0 and "␣a" in ran.out and "Ġ" not in ran.out
-    raw = json.loads(here("masked", "db ac", "-m", folder, "-f", "json").out)
+        out = shell.told(command, "db ac", "-m", folder, *args)
+        assert "␣a" in out and "Ġ" not in out
+    raw = record("masked", "db ac", "-m", folder)
     assert raw["query_tokens"] == ["d", "b", "Ġa", "c"]
     assert " " in {one["word"] for one in raw["next_words"]}
 
@@ -73,14 +58,13 @@ def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in
 def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(folder):
     expected = weights("self", TEXT, "-m", folder)
     standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
-    for args, env in (
-        ((), {"ATTN_MODEL": folder}),
-        (("-m", folder), standing),
-    ):  # what is typed beats the others
+    # What is typed beats the others.
+    for args, env in (((), {"ATTN_MODEL": folder}), (("-m", folder), standing)):
         np.testing.assert_allclose(weights("self", TEXT, *args, env=env), expected, atol=FLOAT32)
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
-    ran = here("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder})
-    assert json.loads(ran.out)["embedding"]["source"] == "random"
+    assert (
+        record("self", "a b", "-e", "random", env={"ATTN_MODEL": folder})["embedding"]["source"] == "random"
+    )
     with pytest.raises(UsageError, match="takes the place of --embedding"):
         trace_self(TEXT, Settings(model=folder, embedding="random"))
     with pytest.raises(InputError, match="cuts its text itself"):
@@ -90,22 +74,18 @@ def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(
     assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
 
 
-def test_a_standing_renormalize_holds_where_special_tokens_are_hidden_and_waits_elsewhere(folders):
-    told = ("self", "the cats", "-m", folders[1])
+def test_a_standing_renormalize_holds_where_special_tokens_are_hidden_and_waits_elsewhere(bert):
     sums = [
-        weights(*told, *options, env={"ATTN_RENORMALIZE": value}).sum(axis=1)
+        weights("self", "the cats", "-m", bert, *options, env={"ATTN_RENORMALIZE": value}).sum(axis=1)
         for options, value in (([], "yes"), (["--hide-special"], "yes"), (["--hide-special"], "no"))
     ]
     assert np.allclose(sums[0], 1) and np.allclose(sums[1], 1) and (sums[2] < 0.99).all()
 
 
-BESIDE = dict(
-    one.split("=")
-    for one in apart(
-        "embedding=random | projection=identity | tokenizer=characters | keep_punctuation=yes | dim=8 | seed=3"
-        " | oov=zero | heads=2 | layout=out-in | positions=sinusoidal | round=1 | pad=2 | pad_side=left"
-    )
-)
+BESIDE = pairs("""
+embedding => random | projection => identity | tokenizer => characters | keep_punctuation => yes | dim => 8 | seed => 3
+oov => zero | heads => 2 | layout => out-in | positions => sinusoidal | round => 1 | pad => 2 | pad_side => left
+""")
 
 
 @pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
@@ -113,48 +93,46 @@ def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name,
     option = "--" + name.replace("_", "-")
     typed = [option] if name == "keep_punctuation" else [option, BESIDE[name]]
     for command in ("self", "explain", "batch", "page", "live"):
-        ran = here(command, TEXT, "-m", folder, *typed)
-        assert ran.code == 2 and ran.err.count("\n") == 1, (command, ran)
-        assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", ran.err)
-    assert (name in REPLACED_BY_MODEL) == ("takes the place" in ran.err)
-    ran = here("compare", TEXT, "-m", folder, "--vary", f"{option[2:]}=default,{BESIDE[name]}")
-    assert ran.code == 2 and ran.err.count("\n") == 1 and option[2:] in ran.err
+        said = refused(command, TEXT, "-m", folder, *typed)
+        assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", said)
+    assert (name in REPLACED_BY_MODEL) == ("takes the place" in said)
+    assert option[2:] in refused(
+        "compare", TEXT, "-m", folder, "--vary", f"{option[2:]}=default,{BESIDE[name]}"
+    )
 
 
 BOTH = told(
     """
-    dabca -m GPT2 --vary head=0,1 => dabca --head 0; dabca --head 1
-    "the cat" --with "the cats" -m BERT --layer 1 --head 0 => "the cat" HERE; "the cats" HERE
-    "the cat" -m BERT --vary mask=none,causal => "the cat"; "the cat" --mask causal
+    dabca -m gpt2 --vary head=0,1 => dabca --head 0; dabca --head 1
+    "the cat" --with "the cats" -m bert --layer 1 --head 0 => "the cat" HERE; "the cats" HERE
+    "the cat" -m bert --vary mask=none,causal => "the cat"; "the cat" --mask causal
     """
 )
 
 
 @pytest.mark.parametrize(("args", "each"), BOTH)
-def test_settings_and_texts_stand_beside_each_other_as_each_stands_alone(args, each, folders, at):
-    folder = dict(zip(("GPT2", "BERT"), folders, strict=True))
-    model = next(folder[arg] for arg in args if arg in folder)
-    compared = json.loads(here("compare", *(folder.get(arg, arg) for arg in args), "-f", "json").out)
+def test_settings_and_texts_stand_beside_each_other_as_each_stands_alone(
+    args, each, models, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(models)
+    model, lines = args[args.index("-m") + 1], str(tmp_path / "lines.txt")
+    compared = shell.record("compare", *args)
     for one, line in zip(compared["records"], each.split(";"), strict=True):
         alone = shlex.split(line.replace("HERE", "--layer 1 --head 0"))
         for command in ("self", "explain"):
             expected = weights(command, *alone, "-m", model)
             np.testing.assert_allclose(np.array(one["weights"], float), expected, atol=FLOAT32)
-    (at / "lines.txt").write_text("the\ncat\n" if model == folders[1] else "dab\nabca\n")
-    ran = here("batch", "lines.txt", "-m", model)
-    assert ran.code == 0, ran.err
-    for line in map(json.loads, ran.out.splitlines()):
-        text = line["query_tokens"][1] if model == folders[1] else "".join(line["query_tokens"])
+    (tmp_path / "lines.txt").write_text("the\ncat\n" if model == "bert" else "dab\nabca\n")
+    for line in map(json.loads, shell.told("batch", lines, "-m", model).splitlines()):
+        text = line["query_tokens"][1] if model == "bert" else "".join(line["query_tokens"])
         np.testing.assert_allclose(line["weights"], weights("self", text, "-m", model), atol=FLOAT32)
 
 
 @pytest.mark.parametrize(("swaps", "other"), [(["CAT=the"], "the the"), (["the=cat", "cat=the"], "cat the")])
-def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folders):
-    options = ["-m", folders[1], "--head", "1"]
+def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, bert):
+    options = ["-m", bert, "--head", "1"]
     given = [part for one in swaps for part in ("--swap", one)]
-    ran = here("explain", "the cat", *options, *given, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
+    found = shell.record("explain", "the cat", *options, *given)
     for one, text in zip(found["records"], ("the cat", other), strict=True):
         np.testing.assert_allclose(one["weights"], weights("self", text, *options), atol=FLOAT32)
     assert {(one["old"], one["new"]) for one in found["swap"]["words"]} == {
@@ -175,93 +153,109 @@ def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
 
 
 SAID = """
-    explain dabca -m GPT2 => its place included (content); The tokens are those of; !content alone decides
-    explain dabca -m GPT2 => Next: attn explain TEXT -m DIR -q 2; !attn cross
-    explain dabca -m GPT2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
-    explain dabca -m GPT2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
-    explain dabca -m GPT2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of
-    self dabca -m GPT2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
-    explain dabca -m GPT2 --layer 0 => it is made of its token and its place
-    explain "the cat" -m BERT --layer 0 => it is made of its token, its place and its segment
-    self "the wombat" -m BERT => "wombat" is not in the vocabulary of; bert: [UNK].
-    self "the cat" -m BERT => !vocabulary | self "the [UNK]" -m BERT => !vocabulary
-    self "the cats" -m BERT -q cats --join-pieces => cats
-    self "the cats" -m BERT -q cats => 2 cats is the pieces cat, ##s: --join-pieces joins them.
-    self "the cat" -m BERT -q x => 2 The tokens are [CLS], the, cat, [SEP]
-    self "the cats" -m BERT --join-pieces -q ##s => 2 '##s'
-    self dabca -m GPT2/model.safetensors => 66 Give its folder:
-    heads dabca -m GPT2 --context ab => 2 attn heads TEXT -m DIR
-    self dabca -m GPT2 --head x => 2 head; Heads are 0, 1, mean, all and rollout.
+    explain dabca -m gpt2 => its place included (content); The tokens are those of; !content alone decides
+    explain dabca -m gpt2 => Next: attn explain TEXT -m DIR -q 2; !attn cross
+    explain dabca -m gpt2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    explain dabca -m gpt2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    explain dabca -m gpt2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    self dabca -m gpt2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
+    explain dabca -m gpt2 --layer 0 => it is made of its token and its place
+    explain "the cat" -m bert --layer 0 => it is made of its token, its place and its segment
+    self "the wombat" -m bert => "wombat" is not in the vocabulary of; bert: [UNK].
+    self "the cat" -m bert => !vocabulary | self "the [UNK]" -m bert => !vocabulary
+    self "the cats" -m bert -q cats --join-pieces => cats
+    self "the cats" -m bert -q cats => 2 cats is the pieces cat, ##s: --join-pieces joins them.
+    self "the cat" -m bert -q x => 2 The tokens are [CLS], the, cat, [SEP]
+    self "the cats" -m bert --join-pieces -q ##s => 2 '##s'
+    self dabca -m gpt2/model.safetensors => 66 Give its folder:
+    heads dabca -m gpt2 --context ab => 2 attn heads TEXT -m DIR
+    self dabca -m gpt2 --head x => 2 head; Heads are 0, 1, mean, all and rollout.
     self dabca -m no-such-folder => 65 no-such-folder
-    explain dabca -m GPT2 --swap a=b => 2 There is no word 'a' to replace.
-    explain "the cat" -m BERT --swap cat=cats => 2 into 4 and 5 tokens; attn compare TEXT --with TEXT -m DIR
-    self dabca -m GPT2 --layer 7 => 2 layer 7
-    explain dabca -m GPT2 --layer all --head 0 => This is head 0 of layer 1.
-    explain dabca -m GPT2 --layer all --head all => This is head 0 of layer 1.
-    explain dabca -m GPT2 --layer all --head all --steps => those of head 0 of layer 1; --head 1 or --layer N shows
-    explain dabca -m GPT2 --layer all --head 0 --steps => to whom: head 0 of layer 0; to whom: head 0 of layer 1
-    explain dabca -m GPT2 --layer all --head mean --steps => Who attends to whom: mean of 2 heads of layer 0
-    explain dabca -m GPT2 --head all => This is head 0.; !of layer
-    self dabca -m GPT2 --layer all -f code:numpy => 2 one layer
-    compare dabca -m GPT2 --vary layer=0,all => 2 One layer is compared at a time
-    self dabca -m GPT2 --head rollout --without 1 => 2 --without does not apply to a rollout
-    self dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
-    masked dabca -m GPT2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
-    explain dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
-    explain dabca -m GPT2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
-    explain dabca -m GPT2 --head rollout --steps => weights = A1 A0; rollout, from the mean of 2 heads
-    self dabca -m GPT2 --head rollout --layer all => weights up to layer n = An ... A1 A0
-    explain dabca -m GPT2 --head rollout --join-pieces => Leave out --join-pieces and --head rollout.
-    self dabca -m GPT2 --head rollout -f bars => d | self dabca -m GPT2 --head rollout -f csv => query
-    self dabca -m GPT2 --head rollout -f markdown => d | self dabca -m GPT2 --head rollout -f latex => d
-    self dabca -m GPT2 --head rollout -f html => d | self dabca -m GPT2 --head rollout -f svg => d
-    explain "the cats" -m BERT --join-pieces => have no scores of their own; Leave out --join-pieces.; !softmax; cats
-    explain "the cats" -m BERT --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
-    explain "the cats" -m BERT --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
-    self "the cats" -m BERT --join-pieces --show mask => !Before the softmax
-    self "the cats" -m BERT --renormalize => 2 --renormalize requires --hide-special
-    self "the cats" -m BERT --join-pieces -f code:numpy => 2 needs queries, keys and values
-    explain "the cats" -m BERT --join-pieces --only scores => 2 no scores of their own
-    explain "the cats" -m BERT --join-pieces --versus cats => 2 no scores of their own
-    self [SEP] -m BERT --hide-special => 65 all tokens are special
-    self "the cats" -m BERT --hide-special -q nosuch => 2 its number from 0 to 2.
-    self "the cats" -m BERT --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
-    explain "the cat" -m BERT --swap cat=cat => 2 changes no token
-    explain "the cat" -m BERT --swap cat=CAT => 2 changes no token
-    effect ab -m GPT2 --target ba => 2 is no single token of gpt2, but 2: b, a
-    effect ab -m GPT2 -p language => 2 --projection | effect ab -m UNTIED => 65 no language-model head
-    lens "ab a" -m GPT2 -p language => 2 --projection | lens "ab a" -m BARE => 65 no language-model head
-    lens "ab a" -m GPT2 --ids 2,6 => 2 no word '6' | lens "ab a" -m GPT2 --ids a => 2 Give ids from 0 to 5
-    lens "ab a" -m GPT2 -q z => 2 no token 'z' | lens "ab a" -m GPT2 --context b => 2 one text
+    explain dabca -m gpt2 --swap a=b => 2 There is no word 'a' to replace.
+    explain "the cat" -m bert --swap cat=cats => 2 into 4 and 5 tokens; attn compare TEXT --with TEXT -m DIR
+    self dabca -m gpt2 --layer 7 => 2 layer 7
+    explain dabca -m gpt2 --layer all --head 0 => This is head 0 of layer 1.
+    explain dabca -m gpt2 --layer all --head all => This is head 0 of layer 1.
+    explain dabca -m gpt2 --layer all --head all --steps => those of head 0 of layer 1; --head 1 or --layer N shows
+    explain dabca -m gpt2 --layer all --head 0 --steps => to whom: head 0 of layer 0; to whom: head 0 of layer 1
+    explain dabca -m gpt2 --layer all --head mean --steps => Who attends to whom: mean of 2 heads of layer 0
+    explain dabca -m gpt2 --head all => This is head 0.; !of layer
+    self dabca -m gpt2 --layer all -f code:numpy => 2 one layer
+    compare dabca -m gpt2 --vary layer=0,all => 2 One layer is compared at a time
+    self dabca -m gpt2 --head rollout --without 1 => 2 --without does not apply to a rollout
+    self dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
+    masked dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m gpt2 --head rollout --steps => weights = A1 A0; rollout, from the mean of 2 heads
+    self dabca -m gpt2 --head rollout --layer all => weights up to layer n = An ... A1 A0
+    explain dabca -m gpt2 --head rollout --join-pieces => Leave out --join-pieces and --head rollout.
+    self dabca -m gpt2 --head rollout -f bars => d | self dabca -m gpt2 --head rollout -f csv => query
+    self dabca -m gpt2 --head rollout -f markdown => d | self dabca -m gpt2 --head rollout -f latex => d
+    self dabca -m gpt2 --head rollout -f html => d | self dabca -m gpt2 --head rollout -f svg => d
+    explain "the cats" -m bert --join-pieces => have no scores of their own; Leave out --join-pieces.; !softmax; cats
+    explain "the cats" -m bert --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
+    explain "the cats" -m bert --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
+    self "the cats" -m bert --join-pieces --show mask => !Before the softmax
+    self "the cats" -m bert --renormalize => 2 --renormalize requires --hide-special
+    self "the cats" -m bert --join-pieces -f code:numpy => 2 needs queries, keys and values
+    explain "the cats" -m bert --join-pieces --only scores => 2 no scores of their own
+    explain "the cats" -m bert --join-pieces --versus cats => 2 no scores of their own
+    self [SEP] -m bert --hide-special => 65 all tokens are special
+    self "the cats" -m bert --hide-special -q nosuch => 2 its number from 0 to 2.
+    self "the cats" -m bert --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
+    explain "the cat" -m bert --swap cat=cat => 2 changes no token
+    explain "the cat" -m bert --swap cat=CAT => 2 changes no token
+    effect ab -m gpt2 --target ba => 2 is no single token of gpt2, but 2: b, a
+    effect ab -m gpt2 -p language => 2 --projection | effect ab -m untied => 65 no language-model head
+    lens "ab a" -m gpt2 -p language => 2 --projection | lens "ab a" -m bare => 65 no language-model head
+    lens "ab a" -m gpt2 --ids 2,6 => 2 no word '6' | lens "ab a" -m gpt2 --ids a => 2 Give ids from 0 to 5
+    lens "ab a" -m gpt2 -q z => 2 no token 'z' | lens "ab a" -m gpt2 --context b => 2 one text
     patch "a b c" "a b" => 65 The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing
     patch "the big cat" "the cat sat down" => 65 the corrupt one 4. They part at token 1: big cat / cat sat down
-    patch "[MASK] home the" "the home [MASK]" -m BERT => 65 mask is token 1, and the corrupt one's token 3
-    patch the a -m BERT => 65 [MASK] | patch ab aa -m GPT2 --target abc => 2 abc is no single token of
-    patch ab aa -m GPT2 --corrupt-context abc => 2 requires --context
-    patch "the [MASK]" "a [MASK]" -m BARE => 65 no language-model head
-    generate "" => 65 Type some words. | generate "" -m GPT2 => 65 gpt2 finds no tokens in the text
-    generate xyz -m GPT2 => 65 gpt2 finds no tokens in the text | generate "the cats" -m BERT => 2 not causal
+    patch "[MASK] home the" "the home [MASK]" -m bert => 65 mask is token 1, and the corrupt one's token 3
+    patch the a -m bert => 65 [MASK] | patch ab aa -m gpt2 --target abc => 2 abc is no single token of
+    patch ab aa -m gpt2 --corrupt-context abc => 2 requires --context
+    patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
+    generate "" => 65 Type some words. | generate "" -m gpt2 => 65 gpt2 finds no tokens in the text
+    generate xyz -m gpt2 => 65 gpt2 finds no tokens in the text | generate "the cats" -m bert => 2 not causal
     self cat --pair cats => 2 --pair needs a model that reads pairs of texts
-    self cat -m BERT --between a-b => 2 --between a-b needs a pair of texts
-    self dab -m GPT2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
-    heads dab -m GPT2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
-    cross cat home -m BERT => 2 attn self TEXT --pair TEXT -m DIR
-    self cat -m BERT --pair "" => 65 no tokens in the second text of the pair
-    heads --texts lines.tsv -m BERT --pair x => 2 --pair and --texts exclude each other
-    heads --texts lines.tsv -m BERT --between a-b => 2 --between a-b needs a pair of texts
+    self cat -m bert --between a-b => 2 --between a-b needs a pair of texts
+    self dab -m gpt2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
+    heads dab -m gpt2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
+    cross cat home -m bert => 2 attn self TEXT --pair TEXT -m DIR
+    self cat -m bert --pair "" => 65 no tokens in the second text of the pair
+    heads --texts lines.tsv -m bert --pair x => 2 --pair and --texts exclude each other
+    heads --texts lines.tsv -m bert --between a-b => 2 --between a-b needs a pair of texts
     batch lines.tsv --kind pair => 2 --pair needs a model
-    batch lines.tsv --kind pair -m BERT => 65 No tab in this line
+    batch lines.tsv --kind pair -m bert => 65 No tab in this line
+    effect "the [MASK]" -m bert --target qqz => 2 qqz is not in the vocabulary of bert
+    heads "a text" --weights all.npz => 2 leave out the text | heads --texts t.txt --layer 7 => 2 There is no layer 7
+    heads --weights all.npz --context x => 2 --context requires --model | heads --texts none.txt => 66 none.txt
+    heads --weights all.npz --kind self => 2 --kind requires --model | heads --texts empty.txt => 65 There is no text
+    heads --weights all.npz --layer 3 => 2 There is no layer 3. Layers are 0 to 2.
+    heads --texts dots.txt => 65 Line 2: | heads --weights all.npz --layer -1 => 2 --layer cannot be -1
+    heads --weights all.npz -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
+    heads --weights cross.npy --rollout => 2 --rollout needs self-attention
 """
 
 
-@pytest.mark.parametrize(
-    ("args", "said"), told(SAID), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
-)
-def test_what_is_said_of_a_model(args, said, models, at):
-    (at / "lines.tsv").write_text("the cats\n")
+@pytest.fixture(scope="module")
+def beside(models):
+    """Put files of texts and of weights beside the models."""
+    texts = {"lines.tsv": "the cats\n", "t.txt": "a b\n", "empty.txt": "\n\n", "dots.txt": "the cat\n...\n"}
+    for name, text in texts.items():
+        (models / name).write_text(text)
+    np.savez(models / "all.npz", attentions=np.full((3, 2, 2, 2), 0.5))
+    np.save(models / "cross.npy", np.full((1, 1, 2, 4), 0.25))
+    return models
+
+
+@pytest.mark.parametrize(("args", "said"), told(SAID))
+def test_what_is_said_of_a_model_and_of_weights(args, said, beside, monkeypatch):
+    monkeypatch.chdir(beside)
     code, _, rest = said.partition(" ") if said[:1].isdigit() else ("0", "", said)
-    name = re.compile("^(GPT2|BERT|BARE|UNTIED)")
-    ran = here(*(name.sub(lambda found: models[found[1]], arg) for arg in args))
+    ran = here(*args)
     assert ran.code == int(code) and ran.err.count("\n") == (code != "0") == (ran.out == "")
     text = " ".join((ran.err if code != "0" else ran.out).split())
     for part in rest.split("; "):
@@ -273,11 +267,6 @@ def test_what_is_said_of_a_model(args, said, models, at):
 
 A, B = "the cats", "walking home"
 TOKENS_A, TOKENS_B = ["[CLS]", "the", "cat", "##s", "[SEP]"], ["walk", "##ing", "home", "[SEP]"]
-
-
-@pytest.fixture
-def bert(folders):
-    return folders[1]
 
 
 def pair(bert, *options, text=A, second=B, command="self"):
@@ -314,11 +303,8 @@ def test_a_part_is_a_block_of_the_whole_in_every_command(between, bert, at):
     ran = here("batch", "lines.tsv", "--kind", "pair", "-m", bert, "--between", between)
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert_alike(lines[0]["weights"], found["weights"], FLOAT32)
-    assert_alike(
-        lines[1]["weights"],
-        pair(bert, "--between", between, text="the", second=f"{B} home")["weights"],
-        FLOAT32,
-    )
+    other = pair(bert, "--between", between, text="the", second=f"{B} home")["weights"]
+    assert_alike(lines[1]["weights"], other, FLOAT32)
     for name, options in (("page.html", ()), ("links.svg", ("--figure", "links"))):
         ran = here("self", A, "--pair", B, "-m", bert, "--between", between, *options, "-o", name)
         assert ran.code == 0 and (at / name).stat().st_size > 1000

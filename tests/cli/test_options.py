@@ -1,12 +1,13 @@
 """What is stated in two places agrees: choices, formats, palettes, and what is shown when nothing is asked."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import typer.main
 
-from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli import AttnError, Settings, trace_cross, trace_masked, trace_self
 from attn_cli.cli import app
 from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
@@ -22,17 +23,13 @@ from attn_cli.settings.output import PALETTES
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
 from tests.pipeline.records import record
-from tests.shell import here
+from tests.shell import here, refused
 
 SETTINGS = declared(Settings) | declared(View)
 
 
 def command(name: str):
     return typer.main.get_command(app._app()).get_command(None, name)
-
-
-def kind_of(name: str):
-    return Settings if name in declared(Settings) else View
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -49,17 +46,15 @@ def test_an_option_is_what_its_setting_declares(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_choice_and_both_ends_of_a_range_are_accepted_and_no_other_value(name):
-    setting, kind = SETTINGS[name], kind_of(name)
+    setting, kind = SETTINGS[name], Settings if name in declared(Settings) else View
     least, most = setting.bounds or (None, None)
     for value in (*setting.names(), *((least, min(most, 1e300)) if setting.bounds else ())):
         assert getattr(kind(**{name: value}), name) == value
     if setting.names():
         with pytest.raises(SettingError, match=rf"{name} cannot be 'bogus'\. .*Choose "):
             kind(**{name: "bogus"})
-    wrong = (
-        (least - 1, most * 10, float("nan"), "three" if setting.words else "3", [3]) if setting.bounds else ()
-    )
-    for value in wrong:
+    word = "three" if setting.words else "3"
+    for value in (least - 1, most * 10, float("nan"), word, [3]) if setting.bounds else ():
         with pytest.raises(SettingError, match=f"{name} cannot be .*Give a"):
             kind(**{name: value})
 
@@ -69,12 +64,13 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
         ValueError, match=r"^score cannot be 'dto'. Did you mean dot\? Choose scaled, dot, cosine\.$"
     ):
         Settings(score="dto")
-    with pytest.raises(ValueError, match=r"^mask_true cannot be 'no'\. Choose allowed, blocked\.$"):
-        Settings(mask_true="no")
+    with pytest.raises(ValueError, match=r"^pad_side cannot be 'up'\. Choose right, left\.$") as caught:
+        Settings(pad_side="up")
+    assert isinstance(caught.value, AttnError) and caught.value.code == 2
     with pytest.raises(TypeError):
         Settings(scor="dot")
-    ran = here("self", "a b", "--pad", "0")
-    assert (ran.code, ran.err) == (2, "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n")
+    said = refused("self", "a b", "--pad", "0")
+    assert said == "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n"
 
 
 def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):
@@ -87,10 +83,9 @@ def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_ever
     assert "everything" in options["mask"].help
     (at / "attn.toml").write_text('score = "double"')
     chosen = ["self", "a b", "-e", "random", "--mask", "everything", "-f", "json"]
-    record = json.loads(here(*chosen).out)
-    usual = json.loads(here(*chosen, "--score", "dot").out)
-    assert record["score"] == "double"
-    assert_alike(record["weights"], usual["weights"])
+    found, usual = (json.loads(here(*chosen, *more).out) for more in ((), ("--score", "dot")))
+    assert found["score"] == "double"
+    assert_alike(found["weights"], usual["weights"])
 
 
 @pytest.mark.parametrize("kind", [VectorTraining, ModelTraining])
@@ -118,11 +113,8 @@ def test_the_heads_and_palettes_that_are_offered_are_those_that_there_are():
 
 
 TEXT = "The quick brown fox jumped over the lazy dog"
-TRACES = {
-    "self": lambda settings=None: trace_self(TEXT, settings),
-    "masked": lambda settings=None: trace_masked(TEXT, settings),
-    "cross": lambda settings=None: trace_cross(TEXT, "A cat sat on the mat", settings),
-}
+TRACES = {"self": partial(trace_self, TEXT), "masked": partial(trace_masked, TEXT)}
+TRACES["cross"] = partial(trace_cross, TEXT, "A cat sat on the mat")
 
 
 @pytest.mark.parametrize("command", TRACES)

@@ -2,17 +2,20 @@
 
 import re
 import subprocess
-import sys
 from importlib.metadata import version
 
 import pytest
 
 from tests.cli.tables import apart, typed
 from tests.cli.test_completion import blocked
-from tests.shell import COMMAND, attn, shell, surroundings
+from tests.shell import COMMAND, attn, python, shell, surroundings
 from tests.thorough import like_cases
 
 HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib", "textual", "asyncio")
+HELPS = """
+--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | lookup --help
+learn --help | learn train --help | learn score --help
+"""
 OF_RICH = {"rich.console", "rich.table", "rich.markdown", "rich.progress"}
 OF_NUMPY = set() if version("numpy").startswith("1.") else {"numpy.ma"}  # NumPy 1 loads it itself
 
@@ -25,13 +28,7 @@ def imported(*args: str, at_depth: str = r"\s*") -> set[str]:
     return {*re.findall(rf"^import time:.*\|{at_depth}(\S+)$", done.stderr, re.M)}
 
 
-@pytest.mark.parametrize(
-    "line",
-    apart(
-        "--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | lookup --help"
-        " | learn --help | learn train --help | learn score --help"
-    ),
-)
+@pytest.mark.parametrize("line", apart(HELPS))
 @like_cases
 def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
     ran = attn(*line.split(), env=blocked(tmp_path, "numpy", "rich", *HEAVY))
@@ -51,25 +48,21 @@ def test_json_needs_no_rich(kind, tmp_path):
     assert ran.code == 0 and ran.out == attn(kind, "the cat sat on the mat", "-f", "json").out
 
 
-@pytest.mark.parametrize(
-    "args", [[], ["slef"], ["self", "--bogus"], ["self", "a", "-f", "pdf"], ["vectors", "near"]]
-)
+@pytest.mark.parametrize("line", ["", "slef", "self --bogus", "self a -f pdf", "vectors near"])
 @like_cases
-def test_wrong_usage_is_told_without_numpy(args, tmp_path):
-    ran = attn(*args, env=blocked(tmp_path, "numpy", *HEAVY))
+def test_wrong_usage_is_told_without_numpy(line, tmp_path):
+    ran = attn(*line.split(), env=blocked(tmp_path, "numpy", *HEAVY))
     assert ran.code == 2 and "SystemError" not in ran.err and "bug" not in ran.err
 
 
-@pytest.mark.parametrize(
-    "args",
-    typed(
-        """
-        self "the cat sat" | explain "the cat sat" -q cat | masked "the quick brown fox"
-        self "the cat sat" -e random --heads 2 -f json | example coffee | vectors nearest cat
-        self "the cat" -f csv | self "the cat" --color always --width 60
-        """
-    ),
-)
+COMPUTING = """
+self "the cat sat" | explain "the cat sat" -q cat | masked "the quick brown fox"
+self "the cat sat" -e random --heads 2 -f json | example coffee | vectors nearest cat
+self "the cat" -f csv | self "the cat" --color always --width 60
+"""
+
+
+@pytest.mark.parametrize("args", typed(COMPUTING))
 @like_cases
 def test_attention_loads_no_training_and_no_validation_library_and_no_console_of_rich(args):
     modules = imported(*args)
@@ -84,25 +77,23 @@ def test_numpy_is_loaded_by_the_command_itself_and_not_deep_in_other_imports(kin
 
 
 def test_importing_the_package_imports_nothing_else():
-    code = "import sys; before = set(sys.modules); import attn_cli; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
-    assert not {name.partition(".")[0] for name in done.stdout.split()} & {"numpy", "typer", "rich", *HEAVY}
+    ran = python("before = set(sys.modules); import attn_cli; print(*sorted(set(sys.modules) - before))")
+    assert not {name.partition(".")[0] for name in ran.out.split()} & {"numpy", "typer", "rich", *HEAVY}
 
 
 def test_nothing_is_sent_anywhere():
     """No command of today opens a socket: one that tried would stop with a traceback or a bug."""
-    guard = (
-        "import sys, runpy\n"
-        "def look(event, args):\n"
-        "    if event.startswith('socket.'): raise SystemError('attn opened a socket')\n"
-        "sys.addaudithook(look)\n"
-        "runpy.run_module('attn_cli', run_name='__main__')\n"
-    )
-    lines = "explain she | vectors nearest cat | self x -e https://x.y/z.txt | self x -m org/model"
-    for args in typed(lines):
-        command = [sys.executable, "-c", guard, *args]
-        done = subprocess.run(command, input="", capture_output=True, text=True, env=surroundings())
-        assert done.returncode in (0, 65, 66) and "socket" not in done.stderr
+    guard = """
+def look(event, args):
+    if event.startswith("socket."): raise SystemError("attn opened a socket")
+sys.addaudithook(look)
+__import__("runpy").run_module("attn_cli", run_name="__main__")
+"""
+    for args in typed(
+        "explain she | vectors nearest cat | self x -e https://x.y/z.txt | self x -m org/model"
+    ):
+        ran = python(guard, *args)
+        assert ran.code in (0, 65, 66) and "socket" not in ran.err
 
 
 def test_optimized_python_and_warnings_as_errors_give_the_same():
@@ -113,9 +104,10 @@ def test_optimized_python_and_warnings_as_errors_give_the_same():
         assert (ran.code, ran.out, ran.err) == (0, usual, "")
 
 
-@pytest.mark.parametrize(
-    "set_to", apart("TZ=Asia/Kathmandu | PYTHONHASHSEED=7 | HOME= | LC_ALL=tr_TR.UTF-8 | HOME=/nowhere")
-)
+SET = "TZ=Asia/Kathmandu | PYTHONHASHSEED=7 | HOME= | LC_ALL=tr_TR.UTF-8 | HOME=/nowhere"
+
+
+@pytest.mark.parametrize("set_to", apart(SET))
 @like_cases
 def test_surroundings_change_nothing(set_to):
     args = ["self", "I sat with him", "-e", "random", "-f", "json"]

@@ -26,27 +26,24 @@ def asked(ran, code, meant):
     assert ran.err.count("\n") == 1 and ran.err.count("Did you mean") == 1
 
 
-@pytest.mark.parametrize(
-    ("args", "meant"),
-    told(
-        """
-        slef "a b" => self | Self "a b" => self | vectors neerest => nearest | learn trian => train
-        --versoin => --version | self "a b" --tempratur 2 => --temperature
-        self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
-        vectors nearest the --topp 3 => --top | learn train x.conllu --epoch 3 => --epochs
-        self "a b" --mask casual => causal | self "a b" --mask windw:2 => window:N
-        self "a b" --head sbject => subject | self "a b" -e random --heads 2 --head al => all
-        self "a b" -p role => roles | self "a b" -e wrd2vec => word2vec | self "a b" -q aa => a
-        self "a b" -o weights.jsn => .json | explain "a b" --only tokens,sofmax => softmax
-        explain "a b" --from quries => queries | example cofee => coffee
-        compare "a b" --vary scor=scaled,dot => score | compare "a b" --vary head=subject,objct => object
-        compare "a b" --vary score=scaled,dto => dot
-        learn score rols x.conllu => roles | vectors info wrd2vec => word2vec
-        vectors export -o vectors.vc => .vec | config maskd => masked | --show-completion bsh => bash
-        """
-    ),
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+MISTYPED = """
+slef "a b" => self | Self "a b" => self | vectors neerest => nearest | learn trian => train
+--versoin => --version | self "a b" --tempratur 2 => --temperature
+self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
+vectors nearest the --topp 3 => --top | learn train x.conllu --epoch 3 => --epochs
+self "a b" --mask casual => causal | self "a b" --mask windw:2 => window:N
+self "a b" --head sbject => subject | self "a b" -e random --heads 2 --head al => all
+self "a b" -p role => roles | self "a b" -e wrd2vec => word2vec | self "a b" -q aa => a
+self "a b" -o weights.jsn => .json | explain "a b" --only tokens,sofmax => softmax
+explain "a b" --from quries => queries | example cofee => coffee
+compare "a b" --vary scor=scaled,dot => score | compare "a b" --vary head=subject,objct => object
+compare "a b" --vary score=scaled,dto => dot
+learn score rols x.conllu => roles | vectors info wrd2vec => word2vec
+vectors export -o vectors.vc => .vec | config maskd => masked | --show-completion bsh => bash
+"""
+
+
+@pytest.mark.parametrize(("args", "meant"), told(MISTYPED))
 def test_a_mistyped_name_is_2_and_the_nearest_is_asked_for(args, meant, at):
     asked(here(*args), 2, meant)
     assert list(at.iterdir()) == []
@@ -72,13 +69,13 @@ def test_every_option_with_choices_asks_for_the_nearest(words, option, known):
         assert f"Did you mean {one}? " in ran.err
 
 
-@pytest.mark.parametrize(
-    ("names", "meant"),
-    told(
-        "score dto => dot | palette Viridsi => viridis | mask casual => causal | head sbject => subject"
-        " | embedding wrd2vec => word2vec | projection role => roles"
-    ),
-)
+VALUES = """
+score dto => dot | palette Viridsi => viridis | mask casual => causal | head sbject => subject
+embedding wrd2vec => word2vec | projection role => roles
+"""
+
+
+@pytest.mark.parametrize(("names", "meant"), told(VALUES))
 def test_a_mistyped_value_of_a_variable_or_of_a_file_is_78_and_asks_too(names, meant, at):
     setting, wrong = names
     asked(here("self", "a b", env={f"ATTN_{setting.upper()}": wrong}), 78, meant)
@@ -185,8 +182,7 @@ def test_a_file_to_write_or_a_model_to_read(name, at):
 def test_a_head_to_show(name):
     trace = trace_self("she likes coffee", Settings(every_head=True))
     last = replace(trace.heads[-1], name=name)
-    said = next(
-        walk(replace(trace, heads=(*trace.heads[:-1], last), head_names=(*trace.head_names[:-1], name)))
-    )
+    heads, names = (*trace.heads[:-1], last), (*trace.head_names[:-1], name)
+    said = next(walk(replace(trace, heads=heads, head_names=names)))
     option = said.text.partition("; ")[2].partition(" shows another")[0]
     assert pasted([f"attn {option}"]) == [["--head", name]]

@@ -5,8 +5,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.array_files import DTYPES, npy_in, npz_in, read_safetensors, write_safetensors
-from tests.shell import surroundings
+from tests.shell import python
 from tests.thorough import often
 
 SMALL = 5_000_000
@@ -92,10 +90,8 @@ def made(arrays, about):
 
 def test_what_is_written_is_read(file):
     draw = np.random.default_rng(0)
-    arrays = {
-        f"{name} é\n": draw.integers(0, 2, (3, 2, n)).astype(code)
-        for n, (name, code) in enumerate(DTYPES.items())
-    }
+    codes = enumerate(DTYPES.items())
+    arrays = {f"{name} é\n": draw.integers(0, 2, (3, 2, n)).astype(code) for n, (name, code) in codes}
     arrays["turned"] = np.asfortranarray(draw.random((4, 3)))
     found, about = read_safetensors(file(made(arrays, {"made": "by é", "length": "4"})))
     assert about == {"made": "by é", "length": "4"}
@@ -117,11 +113,8 @@ def test_a_file_is_laid_out_as_the_format_s_readme_says_and_the_same_content_giv
 
 
 def test_a_file_made_by_hand_is_read_also_a_scalar_and_an_empty_array(file):
-    header = {
-        "w": entry("F32", (2, 2), 2, 18),
-        "h": entry("F16", (1,), 0, 2),
-        "__metadata__": {"format": "pt"},
-    }
+    header = {"w": entry("F32", (2, 2), 2, 18), "h": entry("F16", (1,), 0, 2)}
+    header["__metadata__"] = {"format": "pt"}
     data = np.array([0.5], "<f2").tobytes() + np.array([[1, 2], [3, 4]], "<f4").tobytes()
     arrays, about = read_safetensors(file(safetensors(header, data)))
     assert about == {"format": "pt"}
@@ -176,22 +169,15 @@ def test_a_safetensors_file_that_lies_is_refused_without_much_memory(said, lie, 
 
 def test_a_lie_is_refused_also_where_python_leaves_out_assertions(file):
     path = file(safetensors({"a": entry(shape=(-1, -1))}, EIGHT))
-    script = "import sys; from attn_cli.io.array_files import read_safetensors as read\n"
+    script = "from attn_cli.io.array_files import read_safetensors as read\n"
     script += "try: read(sys.argv[1])\nexcept ValueError as error: print(type(error).__name__)"
-    done = subprocess.run(
-        [sys.executable, "-O", "-c", script, path], capture_output=True, text=True, env=surroundings()
-    )
-    assert done.stdout == "InputError\n"
+    assert python(script, path, flags=["-O"]).out == "InputError\n"
 
 
 # .npy and .npz
 
 
-ARRAYS = [
-    np.arange(6.0).reshape(2, 3),
-    np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-    np.arange(4, dtype=">i2"),
-]
+ARRAYS = [np.arange(6.0).reshape(2, 3), np.asfortranarray([[0.0, 1], [3, 4]]), np.arange(4, dtype=">i2")]
 ARRAYS += [np.array([[True, False]]), np.float32(2.5), np.zeros((0, 3))]
 
 

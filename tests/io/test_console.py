@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -13,27 +12,20 @@ import pytest
 from attn_cli.io import progress
 from attn_cli.io.console import folded
 from attn_cli.io.raw_terminal import REDRAW, RawTerminal
-from tests.shell import ROOT, attn, surroundings, terminal
+from tests.cli.tables import typed
+from tests.shell import ROOT, attn, shell, terminal
 from tests.thorough import often, takes_long
 
 PATH = "/no/such/" + "folder/" * 12 + "weights.json"
-WRONG = [
-    *(
-        ["self", "the cat", *of]
-        for of in (["--mask", "casual"], ["-f", "jsn"], ["-p", PATH], ["--head", "sbject"])
-    ),
-    *(["self", "the", "cat", "sat"], ["self", "漢字 " * 30, "-q", "語"]),
-    *(
-        ["compute", PATH],
-        ["check", PATH, "--expect", PATH],
-        ["vectors", "neerest"],
-        ["vectors", "info", PATH],
-    ),
-]
+WRONG = f"""
+self "the cat" --mask casual | self "the cat" -f jsn | self "the cat" -p {PATH} | self "the cat" --head sbject
+self the cat sat | self "{"漢字 " * 30}" -q 語 | compute {PATH} | check {PATH} --expect {PATH} | vectors neerest
+vectors info {PATH}
+"""
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-@pytest.mark.parametrize("args", WRONG, ids=lambda args: " ".join(args)[:40])
+@pytest.mark.parametrize("args", typed(WRONG))
 def test_a_message_on_a_terminal_is_broken_between_words_only(args, columns):
     whole = attn(*args)
     assert whole.code and whole.err.count("\n") == 1, "in a pipe it is one line"
@@ -70,10 +62,9 @@ def test_folding_loses_nothing_and_breaks_no_word():
 
 
 class Screen(io.StringIO):
-    encoding = "utf-8"
+    """A terminal on descriptor 1."""
 
-    def isatty(self):
-        return True
+    encoding, isatty, fileno = "utf-8", lambda self: True, lambda self: 1
 
 
 @pytest.mark.parametrize(
@@ -138,9 +129,6 @@ def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_termina
 @pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 @takes_long
 def test_after_a_fault_there_is_the_old_or_the_new_and_the_right_exit_code():
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults", "--sample", str(often(4)), "--seed", "14"],
-        cwd=ROOT, env=surroundings(), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 wrong" in done.stdout.splitlines()[-1]
+    ran = shell(f"{sys.executable} -m tests.faults --sample {often(4)} --seed 14", cwd=ROOT, timeout=600)
+    assert ran.code == 0, ran
+    assert " 0 wrong" in ran.out.splitlines()[-1]

@@ -6,11 +6,11 @@ import gzip
 import io
 import json
 import os
-import resource
+import pty
 import select
+import shlex
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -22,7 +22,19 @@ from attn_cli.errors import CreateError
 from attn_cli.io import files, signals
 from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
-from tests.shell import COMMAND, Ran, attn, here, shell, started, surroundings, unread, wait_for
+from tests.shell import (
+    COMMAND,
+    Ran,
+    attn,
+    here,
+    python,
+    shell,
+    started,
+    surroundings,
+    unread,
+    until_closed,
+    wait_for,
+)
 from tests.thorough import often, takes_long
 
 LONG = " ".join(f"word{i}" for i in range(100))
@@ -40,15 +52,9 @@ def whole() -> bytes:
 
 @pytest.mark.parametrize("env", ALIKE, ids=["buffered", "unbuffered"])
 def test_a_file_that_cannot_grow_is_74_and_not_a_short_file_with_0(env, at):
-    with open("o.json", "wb") as out:
-        process = started(
-            *RECORD, env=env, stdout=out, stderr=subprocess.PIPE,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)),
-        )  # fmt: skip
-        _, err = process.communicate(timeout=60)
-    assert Path("o.json").stat().st_size == 65536
-    assert process.returncode == 74
-    assert json.loads(err)["error"]["message"] == "Cannot write to standard output: File too large."
+    ran = shell(f"ulimit -f 64; attn {shlex.join(RECORD)} > o.json", env=env)
+    assert (Path("o.json").stat().st_size, ran.code) == (65536, 74)
+    assert json.loads(ran.err)["error"]["message"] == "Cannot write to standard output: File too large."
 
 
 @pytest.mark.parametrize("env", ALIKE, ids=["buffered", "unbuffered"])
@@ -221,26 +227,24 @@ def test_who_ignores_a_signal_is_not_ended_by_it():
 
 
 def test_inside_a_block_that_wants_it_a_signal_is_an_interrupt_and_a_second_one_the_end():
-    script = (
-        "import os, signal\nfrom attn_cli.io import signals\n"
-        "signal.signal(signal.SIGTERM, lambda number, frame: signals.end(number))\n"
-        "with signals.cleaned_up(lambda: print('cleaned', flush=True)):\n"
-        "    try:\n"
-        "        with signals.raised():\n"
-        "            os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('interrupted', signals.exit_code(), flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=surroundings())
-    assert (done.returncode, done.stdout) == (143, "interrupted 143\ncleaned\n")
+    script = """
+import os, signal
+from attn_cli.io import signals
+signal.signal(signal.SIGTERM, lambda number, frame: signals.end(number))
+with signals.cleaned_up(lambda: print("cleaned", flush=True)):
+    try:
+        with signals.raised():
+            os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        print("interrupted", signals.exit_code(), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+    assert python(script)[:2] == (143, "interrupted 143\ncleaned\n")
     assert signals.exit_code() == 130
 
 
 def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
     Path("lines.txt").write_text("the cat sat on the mat\n" * 20_000)
-    import pty
-
     ours, its = pty.openpty()
     process = started("batch", "lines.txt", "-e", "random", "-o", "x.jsonl", stderr=its, stdin=its)
     os.close(its)
@@ -249,12 +253,7 @@ def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
         shown += os.read(ours, 1000)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
-    while select.select([ours], [], [], 0.2)[0]:
-        try:
-            shown += os.read(ours, 1000)
-        except OSError:
-            break
-    os.close(ours)
+    shown += until_closed(ours)
     assert shown.endswith(b"\r") and not shown.rstrip(b"\r").rsplit(b"\r", 1)[-1].strip()
 
 
@@ -277,18 +276,24 @@ def test_a_long_word_and_a_long_text_are_refused_before_they_hurt(at):
 
 
 def test_a_long_word_takes_little_memory():
-    script = (
-        "import resource, sys\nfrom attn_cli.text.tokenize import tokenize\n"
-        "text = 'a' * 10_000_000\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "tokenize(text)\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=surroundings())
-    assert int(done.stdout) < 64 << 10, "KiB"
+    script = """
+import resource
+from attn_cli.text.tokenize import tokenize
+text, before = "a" * 10_000_000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+tokenize(text)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    assert int(python(script).out) < 64 << 10, "KiB"
 
 
-@pytest.mark.parametrize("limit", [30, 60, 100, 150, 250])
-def test_too_little_memory_is_71_in_one_line(limit):
-    ran = shell(f"ulimit -v {limit * 1024}; attn explain 'the cat sat'")
+TOO_MUCH = "self 'a b' -e random --dim 9999"
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"), [*((n, "explain she") for n in (30, 60, 100, 150, 250)), (768, TOO_MUCH)]
+)
+def test_too_little_memory_is_71_in_one_line(limit, line):
+    ran = shell(f"ulimit -v {limit * 1024}; attn {line}")
     assert ran.code == 71 and ran.err.count("\n") == 1
     assert "There is not enough memory for this." in ran.err
 
@@ -296,37 +301,12 @@ def test_too_little_memory_is_71_in_one_line(limit):
 # Messages
 
 
-def test_an_error_is_json_behind_two_dashes_too_and_fullwidth_signs_begin_no_formula():
-    ran = here("--", "self", "cat", "-f", "json", "--score", "best")
-    assert ran.code == 2 and json.loads(ran.err)["error"]["code"] == 2
-    for sign in "=+-@＝＋－＠":
-        line = here("self", "-e", "random", "--tokenizer", "whitespace", "-f", "csv", "--", f"{sign}1 b").out
-        assert line.startswith(f"query,'{sign}1,b")
-
-
-def test_completion_keeps_every_byte_of_a_profile_and_follows_its_link(at):
-    for folder in ("home", "dotfiles"):
-        Path(folder).mkdir()
-    real, profile = Path("dotfiles/bashrc"), Path("home/.bashrc")
-    real.write_bytes(b"# caf\xe9\nexport A=1")
-    real.chmod(0o640)
-    profile.symlink_to(real.absolute())
-    for _ in range(2):
-        assert attn("--install-completion", "bash", env={"HOME": str(at / "home")}).code == 0
-    lines = real.read_bytes().split(b"\n")
-    assert lines[:2] == [b"# caf\xe9", b"export A=1"] and len(lines) == 4
-    assert lines[2].startswith(b"source ") and profile.is_symlink()
-    assert real.stat().st_mode & 0o777 == 0o640
-
-
 # Many at once
 
 
 def test_sixteen_processes_import_remove_and_look_up_one_name(own, file):
-    packed = [
-        file(gzip.compress("".join(f"w{i} {n * i} {n} {n}.5\n" for i in range(300)).encode()), f"v{n}.txt.gz")
-        for n in (1, 2)
-    ]
+    rows = ("".join(f"w{i} {n * i} {n} {n}.5\n" for i in range(300)) for n in (1, 2))
+    packed = [file(gzip.compress(text.encode()), f"v{n}.txt.gz") for n, text in enumerate(rows)]
 
     def of_w7(name):
         ran = attn("self", "w7", "-e", name, "-p", "identity", "-f", "json", "--steps")

@@ -15,10 +15,10 @@ from attn_cli.io import signals, terminal
 from attn_cli.io.atomic import write_together, written
 from attn_cli.vectors.catalogue import is_name
 from tests.batch.folders import write
-from tests.shell import attn, surroundings
+from tests.io.test_console import Screen
+from tests.shell import attn, python, surroundings
 
 FOLDERS = """
-import sys
 sys.platform = sys.argv[1]
 from platformdirs import windows
 windows.get_win_folder = windows.get_win_folder_from_env_vars  # which takes over where nothing of Windows answers
@@ -73,19 +73,18 @@ def test_a_file_is_written_whole_or_not_at_all_where_no_open_file_can_be_renamed
     assert sorted(os.listdir(".")) == ["a.txt", "last", "one", "two"] and Path("a.txt").read_bytes() == b"new"
 
 
+MAC = "darwin", "Library/Application Support/attn", "Library/Caches/attn"
+
+
 @pytest.mark.parametrize(
-    ("system", "config", "cache"),
-    [
-        ("darwin", "Library/Application Support/attn", "Library/Caches/attn"),
-        ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache"),
-    ],
+    ("system", "config", "cache"), [MAC, ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache")]
 )
 def test_the_users_folders_are_where_the_system_has_them(system, config, cache, tmp_path):
-    given = {"HOME": str(tmp_path), "LOCALAPPDATA": f"{tmp_path}/AppData/Local"}
-    env = surroundings(given | dict.fromkeys(["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"]))
-    done = subprocess.run([sys.executable, "-c", FOLDERS, system], env=env, capture_output=True, text=True)
-    found = done.stdout.replace("\\", "/").split("\n")[:3]
-    assert found == [f"{tmp_path}/{one}" for one in (config, config, cache)], done.stderr
+    env = dict.fromkeys(["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"])
+    env |= {"HOME": str(tmp_path), "LOCALAPPDATA": f"{tmp_path}/AppData/Local"}
+    ran = python(FOLDERS, system, env=env)
+    found = ran.out.replace("\\", "/").split("\n")[:3]
+    assert found == [f"{tmp_path}/{one}" for one in (config, config, cache)], ran.err
 
 
 def test_no_vectors_are_named_as_a_device_or_a_path_of_windows():
@@ -111,23 +110,11 @@ def test_a_console_of_windows_is_told_to_obey_escapes_or_gets_none(monkeypatch, 
     kernel = SimpleNamespace(GetConsoleMode=get, SetConsoleMode=set_)
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(get_osfhandle=lambda number: 40 + number))
     monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
-    monkeypatch.setattr(terminal, "sys", SimpleNamespace(platform="win32", stdout=Console()))
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(platform="win32", stdout=Screen()))
     for name in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "TERM", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     assert terminal.terminal_of(False).colors == colours
     assert asked == [(41, 7)]
-
-
-class Console(io.StringIO):
-    """A terminal on descriptor 1."""
-
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
-
-    def fileno(self):
-        return 1
 
 
 def test_a_pipe_that_windows_finds_broken_is_a_process_that_died(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.tables import typed
 from tests.shell import attn, here
 from tests.stage import Stage
 
@@ -52,17 +53,16 @@ def test_a_long_screen_goes_through_the_pager_that_a_variable_names(pager, varia
         assert "ATTN_PAGER" not in here("config", env={"ATTN_PAGER": "less"}).out  # it is known
 
 
-def test_a_screen_that_fits_above_the_prompt_is_printed(pager):
+def test_a_screen_that_fits_above_the_prompt_is_printed_and_lines_that_the_terminal_breaks_count_as_often(
+    pager,
+):
     lines = attn("example", "day1", "--width", "80").out.count("\n")
     code, shown = on_stage("example", "day1", rows=lines + 1, ATTN_PAGER=pager, NO_COLOR="1")
     assert code == 0 and shown == attn("example", "day1", "--width", "80").out
     assert on_stage("example", "day1", rows=lines, ATTN_PAGER=pager) == (0, "paged\n")
     assert on_stage("example", "day1", rows=0, ATTN_PAGER=pager)[1].startswith("\x1b[1mAttention")
-
-
-def test_lines_that_the_terminal_breaks_count_as_often(pager):
-    code, shown = on_stage("self", "she likes coffee " * 9, "--width", "400", rows=30, ATTN_PAGER=pager)
-    assert (code, shown) == (0, "paged\n")
+    wide = ("self", "she likes coffee " * 9, "--width", "400")
+    assert on_stage(*wide, rows=30, ATTN_PAGER=pager) == (0, "paged\n")
 
 
 @pytest.mark.parametrize("args", ["--help", "self --help", "vectors -h", "config", "explain she -f bars"])
@@ -71,34 +71,26 @@ def test_help_lists_and_bars_are_screens(pager, args):
     assert Path("paged.txt").read_text().strip()
 
 
-NO_SCREENS = [
-    *(["--no-pager", *LONG], [*LONG, "--no-pager"], ["schema"], ["exercise", "--seed", "1"]),
-    *(
-        ["--no-pager", "self", "--help"],
-        ["self", "--help", "--no-pager"],
-        ["vectors", "--no-pager", "--help"],
-    ),
-    *([*LONG, "-o", to] for to in ("walk.txt", "-")),
-    *([*LONG, "-f", form] for form in ("json", "markdown")),
-]
+NO_SCREENS = """
+--no-pager example day1 --steps | example day1 --steps --no-pager | schema | exercise --seed 1
+--no-pager self --help | self --help --no-pager | vectors --no-pager --help | example day1 --steps -o walk.txt
+example day1 --steps -o - | example day1 --steps -f json | example day1 --steps -f markdown
+"""
 UNWANTED = [{"TERM": "dumb"}, {"TERM": None}, {"ATTN_PAGER": ""}, {"ATTN_PAGER": "cat"}]
 
 
 @pytest.mark.parametrize(
-    ("args", "env"), [*((args, {}) for args in NO_SCREENS), *((LONG, env) for env in UNWANTED)]
+    ("args", "env"), [*((args, {}) for args in typed(NO_SCREENS)), *((LONG, env) for env in UNWANTED)]
 )
 def test_what_is_no_screen_for_a_person_is_not_paged_nor_where_nobody_wants_it(pager, args, env):
     code, shown = on_stage(*args, rows=3, **{"ATTN_PAGER": pager} | env)
     assert code == 0 and "paged" not in shown.split() and not Path("paged.txt").exists()
 
 
-def test_a_pipe_gets_no_pager(pager):
+def test_a_pipe_and_a_pause_get_no_pager(pager):
     for args, start in ((LONG, "Attention"), (("self", "--help"), "Usage")):
         assert attn(*args, env={"ATTN_PAGER": pager}).out.startswith(start)
     assert not Path("paged.txt").exists()
-
-
-def test_a_pause_gets_no_pager(pager):
     with Stage("example", "dictionary", "--pause", rows=8, env={"ATTN_PAGER": pager}) as stage:
         stage.count()
         stage.press("G", "q")
@@ -108,18 +100,15 @@ def test_a_pause_gets_no_pager(pager):
 # Which one, and how
 
 
-@pytest.mark.parametrize(
-    ("env", "seen"),
-    [
+def test_less_is_told_to_show_colours_and_the_encoding_and_else_obeys_its_user(pager):
+    for env, seen in (
         ({}, "FIRX,-c,utf-8"),
         ({"LESS": "-i", "LV": "-x"}, "-R -i,-x,utf-8"),
         ({"LESS": "", "LESSCHARSET": "dos"}, "-R,-c,dos"),
         ({"LESS": "-i", "NO_COLOR": "1"}, "-i,-c,utf-8"),
-    ],
-)
-def test_less_is_told_to_show_colours_and_the_encoding_and_else_obeys_its_user(pager, env, seen):
-    on_stage(*LONG, ATTN_PAGER=pager, **env)
-    assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
+    ):
+        on_stage(*LONG, ATTN_PAGER=pager, **env)
+        assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
 
 
 @pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
@@ -138,18 +127,15 @@ def test_less_is_the_pager_of_those_who_name_none():
         assert stage.modes() == stage.before
 
 
-def test_without_less_nothing_is_amiss(at):
+def test_without_less_nothing_is_amiss_and_a_pager_that_cannot_be_run_costs_a_line(at):
     (at / "bin").mkdir()
-    code, shown = on_stage(*LONG, PATH=str(at / "bin"), NO_COLOR="1")
-    assert code == 0 and shown == attn(*LONG, "--width", "80").out
-
-
-@pytest.mark.parametrize("command", ["./no-such-pager -x", "no-such-pager '-x'", "/", "./pager.txt", '"'])
-def test_a_pager_that_cannot_be_run_costs_a_line_and_nothing_else(at, command):
     (at / "pager.txt").write_text("no program")
-    code, shown = on_stage(*LONG, PAGER=command, NO_COLOR="1")
-    assert code == 0 and attn(*LONG, "--width", "80").out in shown
-    assert shown.endswith("so there is none. Change PAGER.\n") and shown.count("attn: ") == 1
+    whole = attn(*LONG, "--width", "80").out
+    assert on_stage(*LONG, PATH=str(at / "bin"), NO_COLOR="1") == (0, whole)
+    for command in ("./no-such-pager -x", "no-such-pager '-x'", "/", "./pager.txt", '"'):
+        code, shown = on_stage(*LONG, PAGER=command, NO_COLOR="1")
+        assert code == 0 and whole in shown, command
+        assert shown.endswith("so there is none. Change PAGER.\n") and shown.count("attn: ") == 1
 
 
 def test_a_pager_may_have_options_and_may_be_a_line_of_the_shell(at):
@@ -158,14 +144,11 @@ def test_a_pager_may_have_options_and_may_be_a_line_of_the_shell(at):
     assert on_stage(*LONG, PAGER="A=some; echo $A \"'$HOME'\"", HOME="/here")[1] == "some '/here'\n"
 
 
-def test_what_is_shown_is_never_run(at):
+def test_what_is_shown_is_never_run_and_no_file_of_settings_names_a_pager_and_messages_still_come(pager):
     text = "$(touch run) `touch run` ;touch run"
     for command in ("cat -", "cat | cat"):
         code, shown = on_stage("self", text, "--tokenizer", "whitespace", rows=3, PAGER=command)
         assert code == 0 and "$(touch" in shown and not Path("run").exists()
-
-
-def test_no_file_of_settings_names_a_pager_and_messages_still_come(pager):
     Path("attn.toml").write_text('pager = "touch run"\n')
     assert on_stage(*LONG)[0] == 78 and not Path("run").exists()
     Path("attn.toml").write_text("precision = 2\n")

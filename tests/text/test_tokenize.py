@@ -1,7 +1,5 @@
 """Tokenizers: what the design says of words, and that nothing is lost, at any length."""
 
-import subprocess
-import sys
 from collections import Counter
 from unicodedata import category
 
@@ -9,14 +7,14 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from attn_cli.text.tokenize import tokenize
-from tests.shell import surroundings
+from tests.cli.tables import pairs
+from tests.shell import python
 from tests.thorough import IS_THOROUGH, often, takes_long
 
 laws = settings(max_examples=often(200), deadline=None, derandomize=True)
 any_text = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("aB9'’-.,_ \n\u0301\u200d\ufe0f👩👍🏽🇬🇧$€n't")
 )
-MILLION = 10**6
 
 
 def words(text, **options):
@@ -36,52 +34,38 @@ def test_a_word_is_a_run_of_letters_digits_and_marks_with_signs_only_inside_and_
         assert words(text) == words(text, keep_punctuation=True) == text.split()
 
 
-CLITICS = {
-    "don't": "do n't",
-    "can't won't": "ca n't wo n't",
-    "fox's": "fox 's",
-    "we'll they're I've I'm she'd": "we 'll they 're I 've I 'm she 'd",
-    "couldn't've": "could n't 've",
-    "don’t fox’s we’ll": "do n’t fox ’s we ’ll",
-    "DON'T FOX'S": "DO N'T FOX 'S",
-    "mother-in-law's": "mother-in-law 's",
-    "dogs' O'Brien's": "dogs O'Brien 's",
-    "'s s' n't": "s s n't",
-}
-SYMBOLS = {
-    "5€ $5": "5 € $ 5",
-    "a+b=c": "a + b = c",
-    "x<y|z": "x < y | z",
-    "I ❤️ you👍🏽!": "I ❤️ you 👍🏽",
-    "👨‍👩‍👧‍👦😀😀": "👨‍👩‍👧‍👦 😀 😀",
-    "🇬🇧🇫🇷": "🇬🇧 🇫🇷",
-    "1️⃣ ©2026 20°C": "1️⃣ © 2026 20 ° C",
-    "^^": "^ ^",
-}
+CLITICS = """
+don't => do n't | can't won't => ca n't wo n't | fox's => fox 's | couldn't've => could n't 've | 's s' n't => s s n't
+we'll they're I've I'm she'd => we 'll they 're I 've I 'm she 'd | don’t fox’s we’ll => do n’t fox ’s we ’ll
+DON'T FOX'S => DO N'T FOX 'S | mother-in-law's => mother-in-law 's | dogs' O'Brien's => dogs O'Brien 's
+"""
+SYMBOLS = """
+5€ $5 => 5 € $ 5 | a+b=c => a + b = c | I ❤️ you👍🏽! => I ❤️ you 👍🏽 | ^^ => ^ ^
+👨‍👩‍👧‍👦😀😀 => 👨‍👩‍👧‍👦 😀 😀 | 🇬🇧🇫🇷 => 🇬🇧 🇫🇷 | 1️⃣ ©2026 20°C => 1️⃣ © 2026 20 ° C
+"""
 
 
-@pytest.mark.parametrize("text", [*CLITICS, *SYMBOLS])
-def test_english_clitics_are_split_off_as_treebanks_do_and_symbols_stand_alone(text):
-    assert words(text) == (CLITICS | SYMBOLS)[text].split()
-    if text in SYMBOLS:
+@pytest.mark.parametrize(
+    ("text", "cut"), [*pairs(CLITICS).items(), *pairs(SYMBOLS).items(), ("x<y|z", "x < y | z")]
+)
+def test_english_clitics_are_split_off_as_treebanks_do_and_symbols_stand_alone(text, cut):
+    assert words(text) == cut.split()
+    if text not in CLITICS:
         assert tokenize(text).dropped == (("!",) if "!" in text else ())
 
 
-PUNCTUATED = {  # how many tokens a text has, and what is dropped
-    "Manchester United hopes to perform better.": (6, "."),
-    "Well, (yes) -- no?!": (3, ", ( ) -- ? !"),
-    "“Quoted” … «dots»": (2, "“ ” … « »"),
-    "'tis 'so'": (2, "' ' '"),
-    "-5 .5 _x_ end...": (4, "- . _ _ ..."),
-    "#tag @me 5% a/b & c*d": (7, "# @ % / & *"),
-    "。、「」": (0, "。 、 「 」"),
-}
+PUNCTUATED = """
+Manchester United hopes to perform better. => 6 . | Well, (yes) -- no?! => 3 , ( ) -- ? ! | 。、「」 => 0 。 、 「 」
+“Quoted” … «dots» => 2 “ ” … « » | 'tis 'so' => 2 ' ' ' | -5 .5 _x_ end... => 4 - . _ _ ...
+#tag @me 5% a/b & c*d => 7 # @ % / & *
+"""
 
 
-@pytest.mark.parametrize("text", PUNCTUATED)
-def test_other_punctuation_is_dropped_and_listed_or_kept_where_it_stood(text):
-    found = tokenize(text)
-    assert (len(found.tokens), " ".join(found.dropped)) == PUNCTUATED[text]
+@pytest.mark.parametrize(("text", "told"), pairs(PUNCTUATED).items())
+def test_other_punctuation_is_dropped_and_listed_or_kept_where_it_stood(text, told):
+    """What is told is how many tokens there are, and what is dropped."""
+    found, (count, *dropped) = tokenize(text), told.split()
+    assert (len(found.tokens), [*found.dropped]) == (int(count), dropped)
     kept = tokenize(text, keep_punctuation=True)
     assert kept.dropped == ()
     assert "".join(kept.tokens) == "".join(text.split())
@@ -144,19 +128,15 @@ def test_whitespace_cuts_at_white_space_alone_and_drops_nothing_else(text):
     assert words(text, tokenizer="whitespace") == ["It's", "(all)", "there.", ":-)"]
 
 
-CLUSTERS = {
-    "a b.": ["a", "b", "."],
-    "e\u0301a": ["e\u0301", "a"],
-    "👨‍👩‍👧‍👦👍🏽❤️🇬🇧🇫🇷": ["👨‍👩‍👧‍👦", "👍🏽", "❤️", "🇬🇧", "🇫🇷"],
-    "\u1112\u1161\u11ab한": ["\u1112\u1161\u11ab", "한"],
-    "กำ": ["กำ"],
-    "a\r\nb\u3000c": ["a", "b", "c"],
-}
+CLUSTERS = """
+a b. => a b . | e\u0301a => e\u0301 a | 👨‍👩‍👧‍👦👍🏽❤️🇬🇧🇫🇷 => 👨‍👩‍👧‍👦 👍🏽 ❤️ 🇬🇧 🇫🇷 | กำ => กำ
+\u1112\u1161\u11ab한 => \u1112\u1161\u11ab 한
+"""
 
 
-@pytest.mark.parametrize("text", CLUSTERS)
-def test_a_character_is_a_grapheme_cluster(text):
-    assert words(text, tokenizer="characters") == CLUSTERS[text]
+@pytest.mark.parametrize(("text", "clusters"), [*pairs(CLUSTERS).items(), ("a\r\nb\u3000c", "a b c")])
+def test_a_character_is_a_grapheme_cluster(text, clusters):
+    assert words(text, tokenizer="characters") == clusters.split()
 
 
 @laws
@@ -182,6 +162,7 @@ SLOW = (
 def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(tokenizer):
     lines = ["from attn_cli.text.tokenize import tokenize", f"N = {10**6 if IS_THOROUGH else 2 * 10**5}"]
     lines += [f"print({text!r}, flush=True); tokenize({text}, {tokenizer!r})" for text in SLOW]
-    subprocess.run(  # the last line printed is the one to blame; quadratic takes hours
-        [sys.executable, "-c", "\n".join(lines)], check=True, timeout=120, env=surroundings()
-    )
+    ran = python(
+        "\n".join(lines), timeout=120
+    )  # the last line printed is the one to blame; quadratic takes hours
+    assert ran.code == 0, ran

@@ -5,29 +5,25 @@ import pytest
 from hypothesis import given, strategies as st
 
 from attn_cli.text import wordpieces as pieces
+from tests.cli.tables import apart, pairs
 
-CASES = {
-    "wordpiece": (
-        "[CLS] the walk ##ing ##s ## [MASK] don ' t [SEP] [PAD]",
-        "[CLS] the walkings ## [MASK] don ' t [SEP] [PAD]",
-    ),
-    "byte-level": ("<s> The Ġcaf Ã© Ġun like ly . ĠðŁĺ Ģ </s>", "<s> The café unlikely. 😀 </s>"),
-    "sentencepiece": ("▁The ▁na ï ve ▁ cat ▁ <0xF0> <0x9F> <0x98> <0x80> </s>", "The naïve cat 😀 </s>"),
-    "ended": (
-        "<|startoftext|> a</w> caf Ã©</w> un like ly</w> ðŁĺ Ģ</w> <|endoftext|>",
-        "<|startoftext|> a café unlikely 😀 <|endoftext|>",
-    ),
-    "continued": ("un@@ like@@ ly @@ cats </s>", "unlikely @@ cats </s>"),
-}
+# A scheme, the tokens of a text, and the words.
+CASES = """
+byte-level => <s> The Ġcaf Ã© Ġun like ly . ĠðŁĺ Ģ </s> => <s> The café unlikely. 😀 </s>
+sentencepiece => ▁The ▁na ï ve ▁ cat ▁ <0xF0> <0x9F> <0x98> <0x80> </s> => The naïve cat 😀 </s>
+continued => un@@ like@@ ly @@ cats </s> => unlikely @@ cats </s>
+ended => <|startoftext|> a</w> caf Ã©</w> un like ly</w> ðŁĺ Ģ</w> <|end|> => <|startoftext|> a café unlikely 😀 <|end|>
+wordpiece => [CLS] the walk ##ing ##s ## [MASK] don ' t [SEP] [PAD] => [CLS] the walkings ## [MASK] don ' t [SEP] [PAD]
+"""
 
 
 def names(tokens):
     return [word.name for word in pieces.words(tokens, pieces.scheme(tokens))]
 
 
-@pytest.mark.parametrize("scheme", CASES)
-def test_pieces_are_joined_as_their_marks_say(scheme):
-    tokens, expected = (text.split() for text in CASES[scheme])
+@pytest.mark.parametrize("case", apart(CASES))
+def test_pieces_are_joined_as_their_marks_say(case):
+    (scheme,), tokens, expected = (text.split() for text in case.split(" => "))
     assert pieces.scheme(tokens) == scheme and names(tokens) == expected
     made = pieces.words(tokens, scheme)
     assert [word.start for word in made] == list(np.cumsum([0, *(word.size for word in made)])[:-1])
@@ -44,29 +40,20 @@ def test_tokens_without_marks_are_words_as_they_are_and_a_piece_never_joins_a_sp
     assert names(["<\uff5cbegin▁of▁sentence\uff5c>", "▁a", "b"])[1:] == ["ab"]
 
 
-ODD = {
-    "### ĠTitle Ġof ĠÅ ģ": "### Title of Ł",  # a heading's mark is no wordpiece
-    "Hi Ċ The Ġcat ĊĊ sat": "Hi Ċ The cat ĊĊ sat",  # a line ends a word
-    "▁a <0x0A> b": "a <0x0A> b",
-    "▁a ▁▁▁ ▁b": "a ▁▁▁ b",
-    "<s> dé jà</w> vu</w> </s>": "<s> déjà vu </s>",  # XLM's letters are no bytes
-    "Ж ук</w>": "Жук",
-    "a</w> </w>": "a </w>",
-    "ĠÃ Ġcat": "<0xC3> cat",  # bytes that are no text are spelled out
-    "▁x ▁ <0xFF>": "x <0xFF>",
-    "▁caf <0xC3>": "caf<0xC3>",
-    "ĠcafÃ ĠðŁĺ": "caf<0xC3> <0xF0><0x9F><0x98>",
-    "Ġ汉 Ġcat": "Ġ汉 cat",  # no byte-level token at all
-    "a Ġ Ġb": "a Ġ b",  # blank tokens keep a name that can be seen
-    **dict.fromkeys(
-        ("<s> ðŁĺ Ģ </s>", "<s> ð Ł ĺ Ģ </s>", "<s> <0xF0> <0x9F> <0x98> <0x80> </s>"), "<s> 😀 </s>"
-    ),
-}
+# A heading's mark is no wordpiece; a line ends a word; XLM's letters are no bytes; bytes that are no text are spelled
+# out; blank tokens keep a name that can be seen.
+ODD = """
+### ĠTitle Ġof ĠÅ ģ => ### Title of Ł | Hi Ċ The Ġcat ĊĊ sat => Hi Ċ The cat ĊĊ sat | ▁a <0x0A> b => a <0x0A> b
+▁a ▁▁▁ ▁b => a ▁▁▁ b | <s> dé jà</w> vu</w> </s> => <s> déjà vu </s> | Ж ук</w> => Жук | a</w> </w> => a </w>
+ĠÃ Ġcat => <0xC3> cat | ▁x ▁ <0xFF> => x <0xFF> | ▁caf <0xC3> => caf<0xC3> | Ġ汉 Ġcat => Ġ汉 cat | a Ġ Ġb => a Ġ b
+ĠcafÃ ĠðŁĺ => caf<0xC3> <0xF0><0x9F><0x98> | <s> ðŁĺ Ģ </s> => <s> 😀 </s> | <s> ð Ł ĺ Ģ </s> => <s> 😀 </s>
+<s> <0xF0> <0x9F> <0x98> <0x80> </s> => <s> 😀 </s>
+"""
 
 
-@pytest.mark.parametrize("tokens", ODD)
-def test_odd_pieces_are_joined_as_a_reader_expects(tokens):
-    assert names(tokens.split()) == ODD[tokens].split()
+@pytest.mark.parametrize(("tokens", "joined"), pairs(ODD).items())
+def test_odd_pieces_are_joined_as_a_reader_expects(tokens, joined):
+    assert names(tokens.split()) == joined.split()
 
 
 def test_pieces_that_are_spaces_or_lines_are_joined_as_a_reader_expects():
