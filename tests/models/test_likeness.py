@@ -69,14 +69,11 @@ def test_what_is_asked_for_comes_before_likeness(name):
         assert record("cross", *CAT, *options.split())["projection"]["name"] == name, options
 
 
-def test_it_is_for_one_text_too_and_names_what_its_output_is_near():
+def test_it_is_for_one_text_too_and_names_what_its_output_is_near_but_not_with_other_vectors_or_heads():
     found = record("explain", CAT[0], "-p", "likeness", "-q", "cat")
     known = {"source": "learned", "name": "likeness", "layout": "in-out", "layer": 0}
     assert found["projection"] == known | dict.fromkeys(("seed", "x_is_normed", "kv_heads"))
     assert "cat" in [one["word"] for one in found["output_words"][0]]
-
-
-def test_vectors_that_it_was_not_made_for_and_other_heads_are_refused():
     for options, said in (
         ("-e random", "made for the vectors word2vec"),
         ("--heads 2", "has heads of its own"),

@@ -184,7 +184,7 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
     assert "was not trained for any relation; it was found to look from a word to the one before" in said
 
 
-def test_an_unknown_head_is_answered_with_those_of_every_layer():
+def test_an_unknown_head_is_answered_with_those_of_every_layer_and_one_of_another_with_its_layer():
     stack, said = bundled("language"), refused("masked", TEXT, *MODEL, "--head", "previos")
     assert "There is no head 'previos' in language. Did you mean previous?" in said
     hint = said.partition("Heads are ")[2]
@@ -195,9 +195,6 @@ def test_an_unknown_head_is_answered_with_those_of_every_layer():
     assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
     for layer in map(str, range(stack.layers)):
         assert told("masked", TEXT, *MODEL, "--head", str(count - 1), "--layer", layer)
-
-
-def test_a_head_of_another_layer_is_answered_with_its_layer():
     for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
         asked, right = ("self", TEXT, "-p", model, "--head", head, "--layer"), bundled(model).layer_of(head)
         said = refused(*asked, str(layer))

@@ -240,11 +240,17 @@ def test_a_tensor_that_needs_its_gradient_is_read_without_importing_torch(kind, 
     assert [(head.layer, head.name) for head in several.shown_heads][-1] == (1, "2")
 
 
-def test_a_tuple_of_layers_with_a_batch_is_a_models_attentions():
+def test_a_tuple_of_layers_with_a_batch_is_a_models_attentions_and_settings_choose_as_the_options_do():
     layers = tuple(drawn(2, 2, 3, 4, 4))  # (batch, heads, n_q, n_k) each
     trace = show(layers, SENTENCE, batch=1)
     expected = np.stack([layer[1] for layer in layers]).reshape(-1, 4, 4)
     np.testing.assert_array_equal([head.weights for head in trace.heads], expected)
+    given = drawn(2, 3, 4, 4)
+    chosen = show(given, SENTENCE, None, Settings(layer=0, head="2"))
+    np.testing.assert_array_equal(chosen.weights, given[0, 2])
+    mean = show(given, SENTENCE, settings=Settings(layer="mean", head="mean"))
+    np.testing.assert_allclose(mean.weights, given.mean(axis=(0, 1)))
+    assert show(np.tril(np.full((4, 4), 0.25)), SENTENCE).mask_name == "causal"
 
 
 def test_lists_are_read_as_arrays_are_and_two_token_lists_name_queries_and_keys():
@@ -260,15 +266,6 @@ def test_a_weight_of_16_bits_may_be_a_little_above_one_and_is_one():
     assert show([[1.0009, 0.0], [0.2, 0.8]]).weights.tolist() == [[1.0, 0.0], [0.2, 0.8]]
     with pytest.raises(ValueError, match=r"query 0, key 0 is 1\.002; weights lie between 0 and 1"):
         show([[1.002, 0.0], [0.2, 0.8]])
-
-
-def test_settings_choose_as_the_options_do():
-    given = drawn(2, 3, 4, 4)
-    chosen = show(given, SENTENCE, None, Settings(layer=0, head="2"))
-    np.testing.assert_array_equal(chosen.weights, given[0, 2])
-    mean = show(given, SENTENCE, settings=Settings(layer="mean", head="mean"))
-    np.testing.assert_allclose(mean.weights, given.mean(axis=(0, 1)))
-    assert show(np.tril(np.full((4, 4), 0.25)), SENTENCE).mask_name == "causal"
 
 
 def test_what_are_no_weights_is_refused_in_one_line():

@@ -151,13 +151,10 @@ def test_only_the_commonest_words_and_those_of_the_text_are_searched():
         same(ours, brute(matrix[:10], vector, 4), [f"w{i}" for i in range(10)])
 
 
-def test_ties_go_to_the_word_that_stands_earlier():
+def test_ties_go_to_the_word_that_stands_earlier_and_a_cosine_is_never_beyond_one():
     matrix = np.tile([[3.0, 4.0], [-3.0, -4.0]], (100, 1))
     (found,) = nearest_each(table(matrix), np.array([[6.0, 8.0]]), 3, 1000)
     same(found, [(0, 1), (2, 1), (4, 1)], [f"w{i}" for i in range(5)])
-
-
-def test_a_cosine_is_never_beyond_one():
     matrix = np.random.default_rng(5).standard_normal((200, 3)).astype(np.float16)
     for found in nearest_each(table(matrix), matrix.astype(float) * 7, 2, 200):
         assert all(-1 <= cosine <= 1 for _, cosine in found)

@@ -332,8 +332,10 @@ def test_a_model_of_several_layers_says_where_a_head_stands():
 
 SAID = [
     *(None, 1, "x", "", [], ["x"], [""], [1], {}, {"x": 1}, True, 1e400, -1, {"first": ["x"]}, {"first": ""}),
-    *({"first": {"accuracy": one, "baseline": -one}} for one in (2.0, 1e400)),
-    {"first": {"accuracy": "x"}},
+    *({"first": {"accuracy": one, "baseline": -one}} for one in (2.0, 1e400, np.nan)),
+    *({"first": {"accuracy": one, "baseline": 0.5}} for one in ("x", [], True)),
+    *({"first": 3}, {"first": {"deep": 1}}, {"first": "\x1b[31mred\n\u202e"}, [1, None, ["x"]]),
+    *("\x9b\n", ["\x1b]0;t\x07\n"]),
 ]
 
 
@@ -342,9 +344,12 @@ SAID = [
 def test_whatever_a_model_s_file_says_the_record_fits_the_schema_or_is_refused(key, value, place):
     facts = {"trained_on": ["a.conllu"], "values": "words", key: value}
     models.write(place / "m.safetensors", models.arrays(1), models.table(), ["first"], facts)
-    code, out, err = here("self", "the cat", "-e", "six.txt", "-p", "m.safetensors", "-f", "json")
+    of_model = ("the cat", "-e", "six.txt", "-p", "m.safetensors")
+    code, out, err = here("self", *of_model, "-f", "json")
     assert code in (0, 65), err
     assert complaints(read(err if code else out)) == []
+    shown, odd = here("explain", *of_model), ("\x1b", *(() if key == "about" else ("nan", "NaN", "Infinity")))
+    assert shown.code == code and not [one for one in odd if one in shown.out]
 
 
 def test_above_a_million_weights_links_stand_in_for_matrices(place):

@@ -418,26 +418,18 @@ def test_texts_are_split_by_the_expressions_that_transformers_has_for_these_file
     [("gpt-2", None), ("gpt-4o", GPT_4O), ("llama-bpe", LLAMA_3), ("qwen2", QWEN_2), ("smollm", "digits")],
 )
 def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp_path):
-    from tokenizers import (
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-        trainers,
-    )
+    import tokenizers.pre_tokenizers as splits
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, processors, trainers
 
     own = Tokenizer(models.BPE(ignore_merges=name == "llama-bpe"))
-    first = {"digits": [pre_tokenizers.Digits(True)], None: []}
-    parts = first[pattern] if pattern in first else [pre_tokenizers.Split(Regex(pattern), "isolated")]
-    parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern in first))
-    own.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    first = {"digits": [splits.Digits(True)], None: []}
+    parts = first[pattern] if pattern in first else [splits.Split(Regex(pattern), "isolated")]
+    parts.append(splits.ByteLevel(add_prefix_space=False, use_regex=pattern in first))
+    own.pre_tokenizer = splits.Sequence(parts)
     if name == "qwen2":
         own.normalizer = normalizers.NFC()
     own.decoder = decoders.ByteLevel()
-    frames, letters = ["<|endoftext|>", "<s>"], pre_tokenizers.ByteLevel.alphabet()
+    frames, letters = ["<|endoftext|>", "<s>"], splits.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=420, initial_alphabet=letters, show_progress=False, special_tokens=frames
     )

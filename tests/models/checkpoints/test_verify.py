@@ -10,8 +10,8 @@ from attn_cli.core.masks import Mask
 from attn_cli.models.checkpoints import blocks
 from tests.models.checkpoints import by_hand, test_parity
 from tests.models.checkpoints.gguf_by_hand import OF_FORTY, converted
-from tests.schema import complaints
-from tests.shell import here
+from tests.schema import complaints, printed
+from tests.shell import here, refused
 
 
 @pytest.fixture
@@ -77,22 +77,21 @@ def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another_nor_
         ("mlp.c_proj", nothing, "finite"),
     ):
         tensors = by_hand.gpt2() | {f"h.1.{name}.weight": array}
-        ran = here("verify", by_hand.small_gpt2(tmp_path / "n", tensors), "a b a")
-        assert ran.code == 65 and "n: " in ran.err and said in ran.err
+        line = refused("verify", by_hand.small_gpt2(tmp_path / "n", tensors), "a b a", code=65)
+        assert "n: " in line and said in line
 
 
 def test_a_screen_a_record_and_a_page_carry_the_verdict(tmp_path, alone):
     folder = by_hand.small_gpt2(tmp_path / "m")
     told = "Verified against the model's own file alone, which is no proof: it holds (largest: keys 0, sums "
     for command in ("masked", "explain"):
-        found = json.loads(here(command, "a b a", "-m", folder, "--verified", "-f", "json").out)
-        assert complaints(found) == [] and found["notes"][-1].startswith(told)
+        assert printed(command, "a b a", "-m", folder, "--verified")["notes"][-1].startswith(told)
     assert told not in here("masked", "a b a", "-m", folder, "-f", "json").out
     page = tmp_path / "p.html"
     assert here("page", "a b a", "-m", folder, "--verified", "-o", str(page)).code == 0
     assert "Verified against the model" in page.read_text()
-    assert here("self", "a b a", "--verified").code == 2
-    assert here("self", "a", "--pair", "b", "-m", folder, "--verified").code == 2
+    assert refused("self", "a b a", "--verified")
+    assert refused("self", "a", "--pair", "b", "-m", folder, "--verified")
 
 
 # Beside transformers
@@ -125,7 +124,7 @@ def test_a_model_is_as_transformers_computes_it(name, transformers, tmp_path):
     assert {one["name"] for one in found["figures"]} == {"ids", "weights", "inputs", "logits"}
     assert max(one["largest"] for one in found["figures"]) > 0
     two = ("cross", "w1 w2", "w9") if name == "t5" else (single[1], "w1 w2")
-    notes = json.loads(here(*two, "-m", str(tmp_path), "--verified", "-f", "json").out)["notes"]
+    notes = printed(*two, "-m", str(tmp_path), "--verified")["notes"]
     agrees = f"the model's own numbers agree with {found['against']} (largest differences: ids 0,"
     assert notes[-1].startswith("Verified on th") and agrees in notes[-1]
 
