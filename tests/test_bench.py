@@ -49,9 +49,8 @@ def test_what_takes_twice_as_long_has_a_ratio_of_two_and_nobody_looks_for_garbag
 def test_each_side_begins_in_turn_a_long_pair_is_not_measured_twice_and_a_short_call_often(clock):
     def raced(seconds, rounds):
         calls = []
-        ours, theirs = race(
-            *(lambda name=name: calls.append(name) or clock(seconds) for name in "ab"), rounds
-        )
+        sides = (lambda name=name: calls.append(name) or clock(seconds) for name in "ab")
+        ours, theirs = race(*sides, rounds)
         assert len(ours) == len(theirs)
         return calls, len(ours)
 
@@ -101,12 +100,8 @@ def test_answers_that_differ_are_told_apart():
     agree((None, output), (weights, output))
     agree((weights[None], output[None]), (weights, output))
     larger = weights * np.float32(1.001)
-    for W, out in (
-        (weights, output + 1e-3),
-        (larger, output),
-        (weights[:1], output),
-        (weights, output * np.nan),
-    ):
+    no_output = (weights, output + 1e-3), (weights, output * np.nan)
+    for W, out in (*no_output, (larger, output), (weights[:1], output)):
         with pytest.raises(AttnError, match="disagree"):
             agree((weights, output), (W, out))
 

@@ -12,10 +12,8 @@ from attn_cli.batch import cluster, manifest as manifests, workers
 from attn_cli.errors import AttnError
 
 HAS_DASK = importlib.util.find_spec("distributed") is not None or os.environ.get("ATTN_REQUIRE_DASK")
-NEEDS_DASK = [
-    pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask"),
-    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
-]
+WITH_DASK = pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask")
+NEEDS_DASK = [WITH_DASK, pytest.mark.filterwarnings("ignore")]  # of Dask's own parts
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
 
 

@@ -60,9 +60,7 @@ def test_parts_hold_the_lines_of_the_files_in_order(seed, at):
     whole = [line for chunk in chunks_of(feed.groups()) for line in chunk.lines]
     found = lines_of(plan)
     assert [line for number in sorted(found) for line in found[number]] == whole
-    assert [len(found[n]) for n in sorted(found)] == [7] * (len(whole) // 7) + [len(whole) % 7] * bool(
-        len(whole) % 7
-    )
+    assert [len(found[n]) for n in sorted(found)] == [min(7, len(whole) - n) for n in range(0, len(whole), 7)]
     assert plan.lines in (None, len(whole)) and plan.count() == len(whole)
     assert plan.fingerprint["bytes"] == sum(Path(name).stat().st_size for name in names)
     done = frozenset(n for n in found if draw.random() < 0.5)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,8 @@ def test_workers_that_are_killed_lose_nothing(at):
 
 def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at):
     write_lines(9_000)
-    with (
-        Machines() as own,
-        once(lambda: Path("out/manifest.json").exists() and manifest()["parts"], own.scheduler.kill),
-    ):
+    has_parts = lambda: Path("out/manifest.json").exists() and manifest()["parts"]  # noqa: E731
+    with Machines() as own, once(has_parts, own.scheduler.kill):
         got = on(own, "lines.txt", "-o", "out/")
     assert got.code == 71 and got.err.count("\n") == 1, got
     assert f"The scheduler at {own.address} was lost." in got.err and "goes on where this run was" in got.err
@@ -296,11 +295,8 @@ def test_tls_that_does_not_match_is_told(tmp_path, three):
 def test_an_address_or_a_time_that_is_none_is_wrong_usage(three):
     for address, why in (
         *(("http://127.0.0.1:1", "unknown address scheme"), ("tcp://127.0.0.1:x", "invalid literal")),
-        *(
-            ("tcp://127.0.0.1", "missing port"),
-            ("", "missing port"),
-            ("tcp://::1:8786", "ipv6 needs brackets"),
-        ),
+        *((address, "missing port") for address in ("tcp://127.0.0.1", "")),
+        ("tcp://::1:8786", "ipv6 needs brackets"),
     ):
         got = at_address(address)
         assert got.code == 2 and why in error(got) and "tcp://host:8786" in error(got), got
@@ -354,15 +350,11 @@ def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatc
     write_lines(4000)
     with Machines(workers=1) as machines:
         process = machines.scheduler
-        resumed = threading.Timer(20, lambda: process.send_signal(signal.SIGCONT))  # whatever is said
+        stop, go_on = (partial(process.send_signal, number) for number in (signal.SIGSTOP, signal.SIGCONT))
+        resumed = threading.Timer(20, go_on)  # whatever is said
         resumed.start()
-        with (
-            once(Path("out/part-00000.jsonl").exists, lambda: process.send_signal(signal.SIGSTOP)),
-            once(
-                lambda: any("does not answer" in one for one in said),
-                lambda: process.send_signal(signal.SIGCONT),
-            ),
-        ):
+        is_told = lambda: any("does not answer" in one for one in said)  # noqa: E731
+        with once(Path("out/part-00000.jsonl").exists, stop), once(is_told, go_on):
             got = at_address(machines.address, "--connect-timeout", "30")
         resumed.cancel()
     assert got == (0, "", "")

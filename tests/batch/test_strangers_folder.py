@@ -238,16 +238,21 @@ def link_to_itself(path: Path) -> None:
 
 
 KEPT = "a link to what was there"
-KINDS = {
-    f"a link to {to}": link(to) for to in ("../beside", "../new", "loop", "..", "/dev/zero", "/dev/full")
-}
+LINKS = (
+    "../beside",
+    "../new",
+    "loop",
+    "..",
+    "/dev/zero",
+    "/dev/full",
+    "part-00001.jsonl",
+)  # the last: to itself
+KINDS = {f"a link to {to}": link(to) for to in LINKS}
 KINDS |= {"a FIFO": os.mkfifo, "a socket": bound_socket, "a folder": Path.mkdir, KEPT: link_to_itself}
-KINDS["a link to itself"] = link("part-00001.jsonl")
 NAMES = ("manifest.json", ".run", "part-00001.jsonl", "part-00777.npz")
 PLACES = {"here": ("out/",), "on a cluster": ("out/", "--engine", "dask"), "by a URL": ("file://{}/out/",)}
-of_places = pytest.mark.parametrize(
-    "place", [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
-)
+_MARKED = [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
+of_places = pytest.mark.parametrize("place", _MARKED)
 
 
 def at_place(place: str, *args: str) -> Ran:
@@ -327,9 +332,7 @@ def test_files_without_a_manifest_are_somebody_else_s(name, honest):
 
 
 @pytest.mark.parametrize("args", [(), ("--force",)])
-@pytest.mark.parametrize(
-    "name", ["part-00000.jsonl", "manifest.json", "also/../part-00000.jsonl", "link", "*.*"]
-)
+@pytest.mark.parametrize("name", [*HONEST[:1], "manifest.json", "also/../part-00000.jsonl", "link", "*.*"])
 def test_an_input_that_a_part_would_replace_is_refused_and_one_with_its_name_elsewhere_is_not(name, args, at):
     Path("out/also").mkdir(parents=True)
     Path("out/link").symlink_to("part-00000.jsonl")

@@ -64,9 +64,7 @@ def computing(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
     assert not Path(marker).exists()
 
 
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc"
-)
+needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes there")
 
 
 @needs_proc

@@ -40,9 +40,7 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 
 def main() -> None:
     """Measure what was asked for, and print it; nothing depends on what comes out."""
-    os.environ.update(
-        ONE_BLAS_THREAD | QUIET
-    )  # before NumPy is loaded: two of its threads would wait for each other
+    os.environ.update(ONE_BLAS_THREAD | QUIET)  # before NumPy is loaded: its threads would wait for others
     from tests.bench import attention
 
     names = ("table", "attention", *attention.GROUPS, *PARTS)

@@ -5,7 +5,6 @@ Both sides are called in turn, so that whatever else the machine does slows both
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import platform
@@ -13,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import repeat
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -54,25 +53,20 @@ def _tried() -> Iterator[Case]:
             for opponent in against:
                 to_reach = limit if opponent == against[0] else None
                 yield Case(group, job, opponent, to_reach, tokens, heads, causal=causal)
-    for job, opponent, to_reach in (
-        ("weights", EXPLICIT, 0.7),
-        ("weights", TEXTBOOK, None),
-        ("output", FUSED, 1.1),
-    ):
-        yield Case("small", job, opponent, to_reach, 8, 1, 50)
-    for tokens, to_reach in ((8192, None), (LONG, 1.6)):
-        yield Case("links", "links", ALONE, to_reach, tokens)
-    yield Case("memory", "weights", RETURNED, 1.05, 2048, 8)
-    yield Case("memory", "weights", RETURNED, 1.05, 8192)
-    yield Case("memory", "output", LINEAR, 1.0, 8192)
-    yield Case("memory", "output", LINEAR, 1.0, LONG)
-    for job in ("output", "weights"):
-        yield Case("threads", job, ONE_THREAD, 1 / 1.8, 2048, 8)
-        yield Case("threads", job, BESIDE, 1.1, 2048, 8)
-    yield Case("drawing", "drawing", RICH, 1 / 40, 100, 1, 0)
 
 
-CASES = tuple(_tried())
+CASES = (
+    *_tried(),
+    Case("small", "weights", EXPLICIT, 0.7, 8, dim=50),
+    Case("small", "weights", TEXTBOOK, None, 8, dim=50),
+    Case("small", "output", FUSED, 1.1, 8, dim=50),
+    *(Case("links", "links", ALONE, to_reach, tokens) for tokens, to_reach in ((8192, None), (LONG, 1.6))),
+    *(Case("memory", "weights", RETURNED, 1.05, tokens, heads) for tokens, heads in ((2048, 8), (8192, 1))),
+    *(Case("memory", "output", LINEAR, 1.0, tokens) for tokens in (8192, LONG)),
+    *(Case("threads", "output", *against, 2048, 8) for against in ((ONE_THREAD, 1 / 1.8), (BESIDE, 1.1))),
+    *(Case("threads", "weights", *against, 2048, 8) for against in ((ONE_THREAD, 1 / 1.8), (BESIDE, 1.1))),
+    Case("drawing", "drawing", RICH, 1 / 40, 100, 1, 0),
+)
 GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
 
 
@@ -134,32 +128,22 @@ def _named(case: Case) -> str:
 def race(ours: Side, theirs: Side, pairs: int) -> tuple[list[float], list[float]]:
     """Time both sides in at least `pairs` rounds, which begin with each side in turn; return the seconds of a call."""
     both = (ours, theirs)
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()  # it would slow one side and not the other
-    try:
-        once = [_seconds(side, 1) for side in both]
-        is_quick = sum(once) < QUICK
-        numbers = [1, 1]
-        for which in (0, 1, 0, 1) if is_quick else ():  # twice, as the first calls are slow
-            numbers[which] = max(1, math.ceil(SAMPLE / max(_seconds(both[which], numbers[which]), 1e-9)))
-        # A long pair is not repeated: the one that showed how long it takes is the first sample.
-        samples: tuple[list[float], list[float]] = ([], []) if is_quick else ([once[0]], [once[1]])
-        for n in range(len(samples[0]), MORE * pairs if is_quick else pairs):
-            for which in (0, 1) if n % 2 == 0 else (1, 0):
-                samples[which].append(_seconds(both[which], numbers[which]))
-    finally:
-        if was_on:
-            gc.enable()
+    once = [_seconds(side, 1) for side in both]
+    is_quick = sum(once) < QUICK
+    numbers = [1, 1]
+    for which in (0, 1, 0, 1) if is_quick else ():  # twice, as the first calls are slow
+        numbers[which] = max(1, math.ceil(SAMPLE / max(_seconds(both[which], numbers[which]), 1e-9)))
+    # A long pair is not repeated: the one that showed how long it takes is the first sample.
+    samples: tuple[list[float], list[float]] = ([], []) if is_quick else ([once[0]], [once[1]])
+    for n in range(len(samples[0]), MORE * pairs if is_quick else pairs):
+        for which in (0, 1) if n % 2 == 0 else (1, 0):
+            samples[which].append(_seconds(both[which], numbers[which]))
     return samples
 
 
 def _seconds(side: Side, number: int) -> float:
-    """Return the seconds of one call, the mean of `number` calls."""
-    start = time.perf_counter()
-    for _ in repeat(None, number):
-        side()
-    return (time.perf_counter() - start) / number
+    """Return the seconds of one call, the mean of `number` calls, while nobody looks for garbage."""
+    return timeit(side, timer=time.perf_counter, number=number) / number
 
 
 def peak(case: Case) -> int:
@@ -172,9 +156,7 @@ def peak(case: Case) -> int:
     Q, K, V = sides.numbers(case._replace(tokens=min(case.tokens, 512), heads=1))
     scores = Q @ K.T
     np.matmul(np.exp(scores, out=scores), V)
-    with suppress(
-        OSError
-    ):  # the peak is what is held now, where the system can; else the start-up stays below it
+    with suppress(OSError):  # the peak becomes what is held now, where the system can do that
         Path("/proc/self/clear_refs").write_text("5")
     before = held_at_most()
     answer = call()

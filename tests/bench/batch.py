@@ -54,22 +54,19 @@ def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
 
 
 def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
-    """Yield one way to compute the lines beside another: forms and their bytes, workers; the memory of many lines."""
+    """Yield one form of the lines beside another, in time and bytes; and the memory of many lines."""
     with written(lines) as (folder, attn):
 
         def to(name: str, *options: str) -> list[str]:
             return [*attn, *options, "-o", str(folder / name)]
 
-        one, two = (to("out.jsonl", *SUMMARY, "--workers", workers) for workers in "12")
         whole = to("out.jsonl", "--workers", "1", "--fields", "all")
         columns = to("out.parquet", "--workers", "1", "--fields", "query_tokens,weights")
-        yield compared(
-            "tokens and weights to Parquet, CPU", columns, "all fields to jsonl", whole, 1 / 3, pairs
-        )
+        what = "tokens and weights to Parquet, CPU"
+        yield compared(what, columns, "all fields to jsonl", whole, 1 / 3, pairs)
         sizes = [[(folder / f"out.{form}").stat().st_size] for form in ("parquet", "jsonl")]
         yield Row("the same: bytes", "all fields to jsonl", *sizes, 1 / 5, "B")
-        yield compared("two workers, summary", two, "one process", one, 1 / 1.8, pairs, clock)
-        few = [peak(one)]
+        few = [peak(to("out.jsonl", *SUMMARY, "--workers", "1"))]
     with written(10 * lines) as (folder, attn):
         many = [peak([*attn, *SUMMARY, "--workers", "1", "-o", str(folder / "out.jsonl")])]
     yield Row(f"peak of {10 * lines:,} lines", f"of {lines:,}", many, few, 1.05, "B")
@@ -77,18 +74,16 @@ def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
 
 def beside_dask(pairs: int = 1, lines: int = 1_000_000) -> Iterator[Row]:
     """Yield two workers of a cluster that is started, beside two processes; the bytes must be the same."""
+    from tests.batch.folders import content
     from tests.machines import Machines
 
     with written(lines) as (folder, attn), Machines(2) as machines:
         attn += ["--force", *SUMMARY]
         dask = [*attn, "--engine", "dask", "--scheduler", machines.address, "-o", f"{folder}/many/"]
         two = [*attn, "--workers", "2", "-o", f"{folder}/one/"]
-        yield compared(
-            f"a cluster, two workers, {lines:,} lines", dask, "two processes", two, 1 / 0.8, pairs, clock
-        )
-        one, many = (
-            {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("one", "many")
-        )
+        what = f"a cluster, two workers, {lines:,} lines"
+        yield compared(what, dask, "two processes", two, 1 / 0.8, pairs, clock)
+        one, many = (content(str(folder / name)) for name in ("one", "many"))
         print(f"{len(one)} files: {'the same bytes' if one == many else 'OTHER BYTES'}")
 
 

@@ -55,11 +55,9 @@ def drawing(case: Case, threads: int) -> Sides:
         return out.getvalue()
 
     def check() -> None:
-        drawn = [
-            [_NUMBER.findall(line) for line in plain(side()).splitlines()[1 : n + 1]]
-            for side in (ours, theirs)
-        ]
-        if drawn[0] != drawn[1] or [len(row) for row in drawn[0]] != [n] * n:
+        screens = (plain(side()).splitlines()[1 : n + 1] for side in (ours, theirs))
+        one, other = ([_NUMBER.findall(line) for line in lines] for lines in screens)
+        if one != other or [len(row) for row in one] != [n] * n:
             raise AttnError("Two drawings of one matrix show different numbers, so nothing was timed.")
 
     return Sides(ours, theirs, check)

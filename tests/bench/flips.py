@@ -48,10 +48,8 @@ class Flip(NamedTuple):
 def pairs(path: str | Path) -> list[Pair]:
     """Return a file's pairs, the sentence in which the first noun is right before the other."""
     read = iter(read_passages(str(path)))
-    return [
-        (a, b) if a.antecedents[0].words < b.antecedents[0].words else (b, a)
-        for a, b in zip(read, read, strict=True)
-    ]
+    first_noun = lambda sentence: sentence.antecedents[0].words  # noqa: E731
+    return [tuple(sorted(both, key=first_noun)) for both in zip(read, read, strict=True)]
 
 
 def flip(stack: EncoderStack, pair: Pair) -> Flip:

@@ -46,27 +46,22 @@ def main() -> None:
     learned = counted(given.texts, words)
     rows = {word: n for n, word in enumerate(table.block[1:-1].split(b"\n"))}
     n_grams = [KneserNey(learned, len(rows) + 1, 5, modified) for modified in (False, True)]
-    sets = {
-        "lines held back": [line[:LONGEST] for path in given.texts for line in lines(path, held_back=True)]
-    }
-    sets |= {os.path.basename(path): [one.words for one in read_treebank(path)] for path in given.dev}
-    print(
-        f"| text | words | unknown | {stack.name} | 5-gram, one discount | 5-gram, three |\n|:--|--:|--:|--:|--:|--:|"
-    )
+    held_back = [line[:LONGEST] for path in given.texts for line in lines(path, held_back=True)]
+    sets = {os.path.basename(path): [one.words for one in read_treebank(path)] for path in given.dev}
+    sets = {"lines held back": held_back} | sets
+    print(f"| text | words | unknown | {stack.name} | 5-gram, one discount | 5-gram, three |")
+    print("|:--|--:|--:|--:|--:|--:|")
     for name, texts in sets.items():
         told = of_model(stack, table, texts, silent)
         numbers = [np.array([word_number(word, rows) for word in line], np.int64) for line in texts]
         beside = " | ".join(f"{perplexity(model, numbers):.1f}" for model in n_grams)
-        print(
-            f"| {name} | {told.words:,} | {told.unknown:,} | **{told.perplexity:.1f}** | {beside} |",
-            flush=True,
-        )
+        mine = f"{told.words:,} | {told.unknown:,} | **{told.perplexity:.1f}**"
+        print(f"| {name} | {mine} | {beside} |", flush=True)
     path = data_path(f"{given.model}.safetensors") if given.model in BUNDLED else given.model
     count, size = n_grams[1].size
     print(f"\nLearned from {sum(map(len, learned)):,} words.")
-    print(
-        f"{stack.name}: {os.path.getsize(path):,} bytes; the 5-gram model: {count:,} n-grams, {size:,} bytes."
-    )
+    own = f"{stack.name}: {os.path.getsize(path):,} bytes"
+    print(f"{own}; the 5-gram model: {count:,} n-grams, {size:,} bytes.")
 
 
 if __name__ == "__main__":

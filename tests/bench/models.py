@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from timeit import Timer, repeat
 
 import numpy as np
 
@@ -58,6 +59,7 @@ with torch.no_grad():
 json.dump(found[0].tolist(), sys.stdout)
 """
 CHILD = "import sys; from tests.bench.models import child; child(*sys.argv[1:])"
+SIDES = ("attn", "transformers")
 THEIRS = "transformers, eager"
 Weights = list[np.ndarray]
 
@@ -88,9 +90,7 @@ def write_llama(folder: Path) -> tuple[list[str], list[str]]:
 
 def byte_pairs(folder: Path, count: int) -> tuple[list[str], list[str]]:
     """Write a byte-level tokenizer of so many words into a model's folder, and return its words and merges."""
-    letters = [
-        chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))
-    ]  # GPT-2's, for the bytes
+    letters = [*map(chr, (*range(33, 127), *range(161, 173), *range(174, 324)))]  # GPT-2's, for the bytes
     pairs = [(a, b) for a in letters for b in letters][: count - len(letters) - 1]
     words = [*dict.fromkeys([*letters, *(a + b for a, b in pairs), "<|endoftext|>"])]
     merges = [*map(" ".join, pairs)]
@@ -163,15 +163,10 @@ def passes(pairs: int = 7) -> Iterator[Row]:
                     np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
                 our_weights(checkpoint, ids)  # the second pass holds what it reads
                 sides = (partial(our_weights, checkpoint, ids), partial(theirs, ids))
-                times = [[_seconds(side, time.process_time) for side in sides] for _ in range(pairs)]
+                timers = [Timer(side, timer=time.process_time) for side in sides]
+                times = [[timer.timeit(1) for timer in timers] for _ in range(pairs)]
             both = map(list, zip(*times, strict=True))
             yield Row(f"all layers' weights, {model}, {count} tokens", THEIRS, *both, 0.75)
-
-
-def _seconds(side: Callable[[], object], now: Callable[[], float] = time.perf_counter) -> float:
-    start = now()
-    side()
-    return now() - start
 
 
 def loaded(pairs: int = 5) -> Iterator[Row]:
@@ -182,18 +177,14 @@ def loaded(pairs: int = 5) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as room:
             folder = Path(room, "model")
             write(folder)
-            peaks: list[list[float]] = [[], []]
             for threads in sorted({1, processors()}, reverse=True):
-                times: list[list[float]] = [[], []]
+                sides = [[sys.executable, "-c", CHILD, side, str(folder), str(threads)] for side in SIDES]
                 with on_processors(threads):
-                    for _ in range(pairs):
-                        for n, side in enumerate(("attn", "transformers")):
-                            command = [sys.executable, "-c", CHILD, side, str(folder), str(threads)]
-                            seconds, most = json.loads(ran(command).out)
-                            times[n].append(seconds)
-                            peaks[n].append(most)
-                yield Row(f"{name}, all layers, threads: {threads}", THEIRS, *times, 1.1)
-            yield Row(f"{name}, all layers, peak", THEIRS, *peaks, 0.4, "B")
+                    runs = [[json.loads(ran(side).out) for side in sides] for _ in range(pairs)]
+                what = f"{name}, all layers, threads: {threads}"
+                for n, (kind, limit, unit) in enumerate((("", 1.1, "s"), (", peak", 0.4, "B"))):
+                    both = ([run[side][n] for run in runs] for side in (0, 1))
+                    yield Row(what + kind, THEIRS, *both, limit, unit)
 
 
 def child(side: str, folder: str, threads: str) -> None:
@@ -211,7 +202,7 @@ def child(side: str, folder: str, threads: str) -> None:
         torch.set_num_threads(int(threads))
     run = attn if side == "attn" else lambda: their_model(folder)(ids)
     assert [one.shape for one in run()] == [(1, 12, len(ids), len(ids))] * LAYERS
-    print(json.dumps([statistics.median(_seconds(run) for _ in range(RUNS)), held_at_most()]))
+    print(json.dumps([statistics.median(repeat(run, number=1, repeat=RUNS)), held_at_most()]))
 
 
 # What makes a model's folder, its layers, and the bytes of its largest layer in float32.

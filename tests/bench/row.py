@@ -17,13 +17,10 @@ ATTN = [sys.executable, "-m", "attn_cli"]
 # One thread for every BLAS; to be set before NumPy is loaded.
 BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 ONE_BLAS_THREAD = dict.fromkeys(BLAS, "1")
-HEAD = (
-    f"{'what':<48} {'against':<22} {'attn':>9} {'other':>9} {'ratio':>7} {'quartiles':>11} {'to reach':>13}"
-)
-UNITS = {
-    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
-    "B": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
-}
+COLUMNS = "{:<48} {:<22} {:>9} {:>9} {:>7} {:>11} {:>13}"
+HEAD = COLUMNS.format("what", "against", "attn", "other", "ratio", "quartiles", "to reach")
+UNITS = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))}
+UNITS["B"] = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 PEAK = (
     "import resource, subprocess, sys\n"
     "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
@@ -62,12 +59,8 @@ class Row(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the row as it stands in the JSON."""
-        return {
-            **self._asdict(),
-            "ratio": self.ratio,
-            "quartiles": quartiles(self.ratios),
-            "reached": self.reached,
-        }
+        found = {"ratio": self.ratio, "quartiles": quartiles(self.ratios), "reached": self.reached}
+        return self._asdict() | found
 
     def __str__(self) -> str:
         attn, other, ratio, spread, wanted = amount(statistics.median(self.ours), self.unit), *"----"
@@ -78,7 +71,7 @@ class Row(NamedTuple):
         if self.to_reach is not None:
             limit = f"{self.to_reach:.3g}" if self.theirs else amount(self.to_reach, self.unit)
             wanted = f"{limit} {'yes' if self.reached else 'no'}"
-        return f"{self.what:<48} {self.against:<22} {attn:>9} {other:>9} {ratio:>7} {spread:>11} {wanted:>13}"
+        return COLUMNS.format(self.what, self.against, attn, other, ratio, spread, wanted)
 
 
 def amount(value: float, unit: str) -> str:
@@ -98,9 +91,8 @@ def quartiles(values: list[float]) -> tuple[float, float]:
     >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0]), quartiles([7.0])
     ((2.0, 4.0), (7.0, 7.0))
     """
-    first, _, third = statistics.quantiles(
-        values * 2 if len(values) == 1 else values, n=4, method="inclusive"
-    )
+    some = values * 2 if len(values) == 1 else values
+    first, _, third = statistics.quantiles(some, n=4, method="inclusive")
     return first, third
 
 

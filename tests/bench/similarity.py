@@ -23,9 +23,8 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def similarity(path: str) -> tuple[float, int, int]:
     """Return Spearman's rho, the pairs covered, and the pairs in the file."""
     table = bundled()
-    lines = [
-        line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines() if line[:1] != "#"
-    ]
+    text = Path(path).read_text(encoding="utf-8")
+    lines = [line.split("\t") for line in text.splitlines() if line[:1] != "#"]
     cosines, scores = [], []
     for one, other, score in lines:
         a, b = look_up(one, table), look_up(other, table)

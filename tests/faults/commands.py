@@ -24,14 +24,9 @@ State = dict[str, bytes]
 def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which everything that attn keeps lies beside `folder`."""
     home = folder.parent / "home"
-    places = {
-        "XDG_CACHE_HOME": "cache",
-        "XDG_DATA_HOME": "data",
-        "XDG_CONFIG_HOME": "config",
-        "GENSIM_DATA_DIR": "gensim",
-    }
-    kept = {"ATTN_MIRROR": os.environ.get("ATTN_MIRROR", ""), "HOME": str(home), "SHELL": "/bin/bash"}
-    return kept | {name: str(home / place) for name, place in places.items()}
+    kept = {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("cache", "data", "config")}
+    kept |= {"HOME": str(home), "SHELL": "/bin/bash", "GENSIM_DATA_DIR": str(home / "gensim")}
+    return kept | {"ATTN_MIRROR": os.environ.get("ATTN_MIRROR", "")}
 
 
 def files(folder: Path) -> State:

@@ -64,9 +64,7 @@ class Injector:
         return count >= fault.nth if fault.kind in STICKY else count == fault.nth
 
 
-def _spoilt(
-    kind: str, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], name: str
-) -> Any:
+def _spoilt(kind: str, real: Callable[..., Any], args: tuple[Any, ...], options: Any, name: str) -> Any:
     if kind == SHORT:
         return real(args[0], bytes(args[1])[: max(1, len(args[1]) // 2)])
     if kind in KILLS:

@@ -86,12 +86,8 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
             yield f"a short write is not an error: exit code {ended.code}"
     if b"Traceback" in ended.err or b"bug in attn" in ended.err or b"harness" in ended.err:
         yield f"a bug: {ended.err.decode()!r}"
-    left = unfinished(folder)
-    if (
-        left
-        and b"does not belong together" not in ended.err
-        and fault.call not in ("unlink", "close", "rmdir")
-    ):
+    may_leave = fault.call in ("unlink", "close", "rmdir") or b"does not belong together" in ended.err
+    if (left := unfinished(folder)) and not may_leave:
         yield f"left behind: {left}"
 
 

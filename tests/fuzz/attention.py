@@ -67,10 +67,8 @@ def main() -> int:
         print(f"{what:<42}" + "".join(f"{share:>9.3f}" for share in shares))
     least = max((one for one in worst.values()), default=(0.0, ""))
     print(f"the worst of all: {least[1]}")
-    print(
-        f"{cases:,} problems, {by_tiles:,} of them by tiles, in {time.perf_counter() - began:.0f} s; "
-        f"{failed:,} failed; seed {seed}"
-    )
+    took = f"{time.perf_counter() - began:.0f} s; {failed:,} failed; seed {seed}"
+    print(f"{cases:,} problems, {by_tiles:,} of them by tiles, in {took}")
     return 1 if failed else 0
 
 

@@ -26,12 +26,7 @@ _SIZES = ("PIECE", "LONGEST_LINE", "INDEXED_FROM")  # as large as a block of the
 
 def _values(piece: int) -> dict[str, object]:
     """Return sizes at which a file of some hundred bytes goes the way of one of a gigabyte."""
-    small = {
-        "ENOUGH": piece // 2,
-        "FIRST_ROWS": 8,
-        "BLOCK": 4,
-        "LONGEST_WORD": LONGEST_WORD,
-    }
+    small = {"ENOUGH": piece // 2, "FIRST_ROWS": 8, "BLOCK": 4, "LONGEST_WORD": LONGEST_WORD}
     return {**dict.fromkeys(_SIZES, piece), **small, "WORD": _WORD, "_WORD": re.compile(_WORD)}
 
 
@@ -126,12 +121,13 @@ def check_rows(vectors: Vectors, found: dict[str, np.ndarray]) -> None:
         raise Broken(f"{len(words)} rows, {vectors.n_words} words")
     if len(set(words)) != len(words):
         raise Broken("a word comes twice")
+    if missing := found.keys() - firsts.keys():
+        raise Broken(f"the rows have no {missing}")
     for word, vector in found.items():
+        row = firsts[word]
         with np.errstate(over="ignore", invalid="ignore"):
-            if word not in firsts or not np.array_equal(
-                firsts[word], vector.astype(firsts[word].dtype), equal_nan=True
-            ):
-                raise Broken(f"a lookup gives {word!r} {vector!r}, the rows {firsts.get(word)!r}")
+            if not np.array_equal(row, vector.astype(row.dtype), equal_nan=True):
+                raise Broken(f"a lookup gives {word!r} {vector!r}, the rows {row!r}")
 
 
 def _check_whole(vectors: FileVectors, words: Sequence[str], path: str, found: dict[str, np.ndarray]) -> None:

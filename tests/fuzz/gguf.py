@@ -14,9 +14,8 @@ from tests.fuzz.mutate import mutated
 from tests.fuzz.seeds import MAIN, Files, Reader
 from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, SENTENCE_PIECES, WORD_PIECES, gguf, small
 
-TOKENIZERS = dict.fromkeys(("llama", "gemma", "gemma2", "gemma3", "phi3"), SENTENCE_PIECES) | {
-    "bert": WORD_PIECES
-}
+TOKENIZERS = dict.fromkeys(("llama", "gemma", "gemma2", "gemma3", "phi3"), SENTENCE_PIECES)
+TOKENIZERS["bert"] = WORD_PIECES
 NAMES = tuple(f"gguf {kind}" for kind in ARCHITECTURES)
 Tensors = dict[str, tuple[int, tuple[int, ...], bytes]]
 

@@ -102,10 +102,8 @@ def _models() -> list[bytes]:
     from tests.small_models import arrays, table, write
 
     with tempfile.NamedTemporaryFile() as file:
-        return [
-            Path(write(file.name, arrays(layers=layers), table(), ["a", "b", "c"])).read_bytes()
-            for layers in (1, 2)
-        ]
+        of = (arrays(layers=layers) for layers in (1, 2))
+        return [Path(write(file.name, made, table(), ["a", "b", "c"])).read_bytes() for made in of]
 
 
 BETWEEN = b"\n----\n"  # the files of a checkpoint in one file: config.json, a safetensors file, an index

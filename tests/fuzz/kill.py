@@ -103,9 +103,8 @@ def unsound(on: Stage) -> list[str]:
         wrong += filter(None, (_index_wrong(on, path) for path in on.cache.glob("*.index")))
         wrong += _lookup_wrong(on)
     names = [path.name for folder in (on.cache, on.data) if folder.is_dir() for path in folder.iterdir()]
-    return wrong + [
-        f"{one} is left" for one in names if not re.fullmatch(r".*\.(index|json)|\..*\.part", one)
-    ]
+    known = re.compile(r".*\.(index|json)|\..*\.part")
+    return wrong + [f"{one} is left" for one in names if not known.fullmatch(one)]
 
 
 def _index_wrong(on: Stage, path: Path) -> str:
@@ -160,11 +159,8 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Iterat
             wrong += ["an interrupted run leaves a .part"] if on.parts() else []
         wrong += [] if end == "before attn began" else noise(said)
         indexes, name = len([*on.cache.glob("*.index")]), "named" if [*on.data.glob("*.json")] else "no name"
-        held = f"{indexes} index, {name}, {len(on.parts())} .part"
-        yield (
-            f"{end}, {'older' if is_older else 'none'} before: {held}",
-            [f"run {run}: {one}" for one in wrong],
-        )
+        held = f"{'older' if is_older else 'none'} before: {indexes} index, {name}, {len(on.parts())} .part"
+        yield f"{end}, {held}", [f"run {run}: {one}" for one in wrong]
 
 
 def _wait(on: Stage, process: "subprocess.Popen[bytes]", rng: Random, taken: float, is_writing: bool) -> None:

@@ -172,12 +172,8 @@ def _npz_members() -> list[dict[str, bytes]]:
 
 
 def _npzs() -> list[Files]:
-    beside = {".words": _word_list()}
-    return [
-        {MAIN: zipped(members, method), **beside}
-        for members in _npz_members()
-        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    ]
+    beside, methods = {".words": _word_list()}, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return [{MAIN: zipped(some, method), **beside} for some in _npz_members() for method in methods]
 
 
 def _members_damaged(data: bytes, rng: Random) -> bytes:
@@ -217,11 +213,9 @@ def _tables() -> list[Files]:
 
 
 def _bare() -> list[Files]:
-    arrays = [
-        {"vectors": numbers(len(WORDS), 4)},
-        {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)},
-    ]
-    return [{MAIN: safetensors(kept, {}), ".words": _word_list()} for kept in arrays]
+    beside, bias = {".words": _word_list()}, np.zeros(3, np.float32)
+    arrays = {"vectors": numbers(len(WORDS), 4)}, {"w": numbers(len(WORDS), 3), "b": bias}
+    return [{MAIN: safetensors(kept, {}), **beside} for kept in arrays]
 
 
 def _json_damaged(data: bytes, rng: Random) -> bytes:
@@ -232,9 +226,7 @@ def _json_damaged(data: bytes, rng: Random) -> bytes:
 
 
 _safetensors_damaged = _either((0.4, _scratched), (0.4, _plain), (1, _any(_json_damaged)))
-JSON_PARTS = tuple(
-    b'"shape":[12,4] "__metadata__":null "dtype":"F64" "data_offsets":[0,192] [[[[ NaN'.split()
-)
+JSON_PARTS = b'"shape":[12,4] "__metadata__":null "dtype":"F64" "data_offsets":[0,192] [[[[ NaN'.split()
 _VALUES: tuple[object, ...] = (
     None, True, 0, -1, 1, 12, 4.0, 1e308, 1 << 40, 1 << 64, "", "F32", "BF16", "U8", "x", [], {}, [12, 4], [4, 12],
     [0, 192], [192, 0], [48], [12, 4, 1], [0, 4], [12, 0], [-12, -4], [True, 48], [1 << 40, 1 << 40], [1] * 40, "F16",
@@ -293,15 +285,9 @@ def _keyed(matrix: np.ndarray) -> dict[str, object]:
 
 def _fast() -> dict[str, object]:
     fields = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
-    sizes = {
-        "bucket": 7,
-        "min_n": 2,
-        "max_n": 4,
-        "compatible_hash": True,
-        "__numpys": [],
-        "__ignoreds": ["vectors"],
-    }
-    return fields | sizes | {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
+    fields |= {"bucket": 7, "min_n": 2, "max_n": 4, "compatible_hash": True, "__numpys": []}
+    fields["__ignoreds"] = ["vectors"]
+    return fields | {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
 
 
 _ODD: tuple[object, ...] = (
@@ -317,13 +303,8 @@ _ODD: tuple[object, ...] = (
 def _kvs() -> list[Files]:
     rng, found, keyed = Random(0), [], _keyed(numbers(12, 4))
     beside = {key: value for key, value in keyed.items() if key != "vectors"} | {"__numpys": ["vectors"]}
-    for protocol in (2, 4, 4, 5):
-        for kind, fields in (
-            ("KeyedVectors", keyed),
-            ("FastTextKeyedVectors", _fast()),
-            ("KeyedVectors", beside),
-        ):
-            found.append(_saved(kind, fields, protocol))
+    kinds = (("KeyedVectors", keyed), ("FastTextKeyedVectors", _fast()), ("KeyedVectors", beside))
+    found += [_saved(*kind, protocol) for protocol in (2, 4, 4, 5) for kind in kinds]
     found += [_saved("KeyedVectors", _keyed(matrix)) for matrix in _matrices()]
     found.append(_saved("KeyedVectors", keyed, 4, "Word2Vec"))
     for base in (keyed, _fast(), _fast(), beside):
@@ -362,11 +343,12 @@ def _readers() -> list[Reader]:
         Reader("npz", _npzs(), _either((0.5, _plain), (1, _any(_members_damaged)))),
         Reader("attn's table", _tables(), _safetensors_damaged),
         Reader("safetensors + words", _bare(), _safetensors_damaged),
-        # The first are odd values in a sound pickle.
-        Reader(
-            "gensim .kv", _kvs(), _either((0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain))
-        ),
+        Reader("gensim .kv", _kvs(), _either((0.1, _as_it_is), (0.4, _scratched), (1, _plain))),
     ]
+
+
+def _as_it_is(files: Files, rng: Random) -> Files:
+    return files  # odd values in a sound pickle
 
 
 def _pack(seeds: list[Files], pack: Callable[[bytes], bytes]) -> list[Files]:

@@ -13,12 +13,8 @@ from tests.shell import here
 DRAW = np.random.default_rng(3)
 X, PACKED, PACKED_BIAS = DRAW.standard_normal((3, 4)), DRAW.standard_normal((12, 4)), DRAW.standard_normal(12)
 OUT, OUT_BIAS = DRAW.standard_normal((4, 4)), DRAW.standard_normal(4)
-STATE = {
-    "in_proj_weight": PACKED,
-    "in_proj_bias": PACKED_BIAS,
-    "out_proj.weight": OUT,
-    "out_proj.bias": OUT_BIAS,
-}
+STATE = {"in_proj_weight": PACKED, "in_proj_bias": PACKED_BIAS}
+STATE |= {"out_proj.weight": OUT, "out_proj.bias": OUT_BIAS}
 OWN = dict(zip(("W_q", "W_k", "W_v"), np.split(PACKED, 3), strict=True))
 OWN |= dict(zip(("b_q", "b_k", "b_v"), np.split(PACKED_BIAS, 3), strict=True)) | {"W_o": OUT, "b_o": OUT_BIAS}
 QKV = {"Q": X, "K": X, "V": X}

@@ -123,9 +123,8 @@ def test_one_matrix_a_head_is_the_same_as_their_columns_side_by_side():
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, file):
     trace = kind("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
-    again = trace_matrices(
-        "compute", read_given(file(json.dumps(trace.to_dict(steps=True)))), Settings(head="all")
-    )
+    own = read_given(file(json.dumps(trace.to_dict(steps=True))))
+    again = trace_matrices("compute", own, Settings(head="all"))
     assert (again.query_tokens, again.key_tokens) == (trace.query_tokens, trace.key_tokens)
     assert len(again.heads) == heads
     same_heads(again, trace)
@@ -194,9 +193,8 @@ def test_a_bad_file_of_matrices_is_refused_and_named(data, file):
 
 
 def test_a_fault_is_named_by_its_place(file):
-    for text, said in (
-        *(('{\n  "X":\n  [[1, x]]\n}', "line 3, column 8"), ('{"X": [[1, 2], [NaN, 4]]}', r"X .*\(1, 0\)")),
-    ):
+    faults = {'{\n  "X":\n  [[1, x]]\n}': "line 3, column 8", '{"X": [[1, 2], [NaN, 4]]}': r"X .*\(1, 0\)"}
+    for text, said in faults.items():
         with pytest.raises(InputError, match=said):
             read_given(file(text))
 
@@ -242,12 +240,8 @@ def test_a_mask_is_read_from_every_format(data, file):
 
 BAD_MASKS = [
     *(("1 0\n1 2\n", "line 2"), ("1 0\n\n0 x\n", "line 3"), ("0.5 1\n", "line 1"), ("[[1, 0], [1", "line 1")),
-    *(
-        ('{"weights": [[1]]}', "mask"),
-        (as_npz({"M": np.eye(2)}), "mask"),
-        (b"\x80\x04\x95\x00", "is a pickle"),
-    ),
-    (saved(np.array([object()])), "code"),
+    *(('{"weights": [[1]]}', "mask"), (as_npz({"M": np.eye(2)}), "mask")),
+    *((b"\x80\x04\x95\x00", "is a pickle"), (saved(np.array([object()])), "code")),
 ]
 
 

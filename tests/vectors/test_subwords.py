@@ -16,7 +16,7 @@ from attn_cli.vectors.lookup import embed, nearest
 from attn_cli.vectors.names import export
 from attn_cli.vectors.spelling import guess, ngrams
 from attn_cli.vectors.train import subwords_file
-from tests.shell import attn
+from tests.shell import attn, record, told
 from tests.thorough import some
 
 PARTS = ("cat", "dog", "fox", "hen", "owl", "pig", "rat", "sow", "tit", "yak")
@@ -129,9 +129,8 @@ def test_vectors_of_any_size_are_learned_from_alike(at, table, scale):
     other = table_of("animals", table.block[1:-1].split(b"\n"), table.matrix * np.float64(scale), {}, 0)
     scaled = learned(other, "scaled.safetensors")
     assert scaled.cosine == pytest.approx(plain.cosine, abs=1e-3)
-    ours, theirs = (
-        guess(["owlish"], open_file(f"{name}.safetensors"))["owlish"] for name in ("with", "scaled")
-    )
+    of = (open_file(f"{name}.safetensors") for name in ("with", "scaled"))
+    ours, theirs = (guess(["owlish"], vectors)["owlish"] for vectors in of)
     np.testing.assert_allclose(theirs / scale, ours, rtol=1e-3, atol=1e-3)
     too_large = table_of("animals", table.block[1:-1].split(b"\n"), table.matrix * np.float64(1e60), {}, 0)
     with pytest.raises(InputError, match="too large"):
@@ -177,24 +176,18 @@ def test_a_model_adds_to_a_stand_in_what_it_adds_to_each_vector(oov):
 
 
 def test_the_screen_and_the_json_say_that_it_is_a_guess_and_of_what_there_is_none(at):
-    told = attn(
-        "self", "cats 😀 привет forty-odd", "-p", "identity", "--oov", "subword", "--steps", "-f", "json"
-    )
-    record = json.loads(told.out)
-    assert record["embedding"]["oov"] == "subword" and record["unknown"] == ["😀", "привет", "forty-odd"]
-    assert [note for note in record["notes"] if note.startswith("No vector")] == [
+    of = ("-p", "identity", "--oov", "subword")
+    found = record("self", "cats 😀 привет forty-odd", *of, "--steps")
+    assert found["embedding"]["oov"] == "subword" and found["unknown"] == ["😀", "привет", "forty-odd"]
+    assert [note for note in found["notes"] if note.startswith("No vector")] == [
         "No vector for forty-odd: guessed from the parts of its spelling.",
         "No vector for 😀, привет: no known word has their letters, so zeros stand in.",
     ]
-    assert [any(row) for row in record["x_query"]] == [True, False, False, True]
+    assert [any(row) for row in found["x_query"]] == [True, False, False, True]
     guessed, zeros = "guessed from the parts of its spelling", "zeros stand in"
-    for word, *more in (
-        ("forty-odd", "identity"),
-        ("forty-odd", "roles-deep", "--layer", "0"),
-        ("😀", "identity"),
-    ):
-        told = attn("explain", f"cats {word}", "-p", *more, "--oov", "subword", "--query", word)
-        screen = " ".join(told.out.split("Note")[0].split())
+    deep = ("-p", "roles-deep", "--layer", "0", "--oov", "subword")
+    for word, options in (("forty-odd", of), ("forty-odd", deep), ("😀", of)):
+        screen = " ".join(told("explain", f"cats {word}", *options, "--query", word).split("Note")[0].split())
         assert (guessed in screen) == (word != "😀") == (zeros not in screen)
 
 
