@@ -2,7 +2,6 @@
 
 import gc
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,9 @@ from attn_cli.batch.forms import write_chunk
 from attn_cli.batch.lines import Chunk, Job
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import json_line
-from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings import settings_for_masked
 from attn_cli.trace import KEYS, OF_STEPS
 from tests.alike import FLOAT32, assert_alike
+from tests.cli.tables import apart
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
 from tests.thorough import like_cases, often
@@ -27,7 +25,7 @@ TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't 
 WORDS = TEXT.split()
 ALL = tuple(key for key in KEYS if key not in OF_STEPS)
 USUAL = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")
-LINKS = ("schema", "kind", "head", "condensed", "links", "summary", "weights")
+ODD = [b"zzxq qqzz don't [red] </td> \\input{x}", "wörld 😀 日本語 \u202e evil".encode(), b"x" * 300]
 
 
 def lines_of(seed: int, n: int, longest: int = 30) -> list[bytes]:
@@ -50,79 +48,66 @@ def test_what_a_chunk_was_made_of_is_freed_without_the_garbage_collector(kind):
             gc.enable()
 
 
-def same(job: Job, lines: list[bytes]) -> None:
-    """Assert that each line's record, or error, is that of the line by itself."""
-    own = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
-    with Computer(job) as computer:
-        rows = list(computer.rows(lines))
-    assert len(rows) == len(lines)
-    for line, row in zip(lines, rows, strict=True):
-        text, _, context = line.decode().partition("\t")
-        try:
-            trace = trace_text(job.kind, text, context or None, own, keep_weights=job.steps)
-        except AttnError as error:
-            assert isinstance(row, AttnError) and row.as_record() == error.as_record()
-            continue
-        assert not isinstance(row, AttnError), row
-        wanted = trace.to_dict(job.steps, False, job.keys)
-        got = json.loads(json_line(row))
-        assert list(got) == list(wanted)
-        if own.dtype == "float32":  # its text is the shortest that reads back as the same float32
-            assert_alike(got, json.loads(json.dumps(wanted)), 2**-24)
-        else:
-            assert got == json.loads(json.dumps(wanted))
-
-
-@pytest.mark.parametrize("keys", [ALL, USUAL, LINKS], ids=["all", "usual", "links"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *(Settings(), Settings(top=3), Settings(top=40, mask="causal"), Settings(head="mean")),
-        Settings(head="all", score="dot", temperature=0.3),
-        *(Settings(head="subject", mask="window:1:2", oov="random"), Settings(dtype="float32")),
-        Settings(projection="identity", oov="zero", score="cosine"),
-        Settings(projection="identity", heads=4, head="mean", keep_punctuation=True),
-        Settings(projection="roles-deep", layer=3),
-        Settings(projection="roles-deep", oov="zero", mask="causal"),
-        Settings(embedding="random", dim=6, heads=2, head="1", seed=4),
-        Settings(embedding="random", projection="w.json", dim=3),
-        *(Settings(embedding="v.txt", oov="nearest"), Settings(oov="skip"), Settings(oov="subword")),
-        Settings(tokenizer="characters", projection="identity"),
-        Settings(oov="error", tokenizer="whitespace"),
-        *(Settings(pad=2, round=2), Settings(positions="sinusoidal")),
-        *(Settings(layer="all", projection="roles-deep"), Settings(max_text="40", max_word="12")),
-        Settings(query="the"),
-    ],
-    ids=lambda one: " ".join(f"{k}={v}" for k, v in vars(one).items() if v != vars(Settings())[k]) or "usual",
+FIELDS = ("all", "query_tokens,key_tokens,weights,summary", "head,condensed,links,summary,weights")
+# Of each line by itself and among others.
+OPTIONS = apart(
+    """
+    --top 3 | --top 40 --mask causal | --head mean | --head all --score dot -t 0.3 | --steps -t 0.5 --score dot
+    --head subject --mask window:1:2 --oov random | --dtype float32 | -p identity --oov zero --score cosine
+    -p identity --heads 4 --head mean --keep-punctuation | -p roles-deep --layer 3 | --head mean --top 2
+    -p roles-deep --oov zero --mask causal | -e random --dim 6 --heads 2 --head 1 --seed 4 | --oov nearest -q 0
+    -e random -p w.json --dim 3 | -e v.txt --oov nearest | -e v.txt --keep-punctuation | --oov skip
+    --oov subword | --tokenizer characters -p identity --mask window:1 | --oov error --tokenizer whitespace
+    --pad 2 --round 2 | --positions sinusoidal | -p roles-deep --layer all | --max-text 40 --max-word 12 | -q the
+    """
 )
+
+
+def same(kind: str, lines: list[bytes], *options: str) -> None:
+    """Assert that each line's record, or error, is to the last bit that of the line by itself."""
+    Path("lines.txt").write_bytes(b"".join(line + b"\n" for line in lines))
+    records = here("batch", "lines.txt", "--kind", kind, "--keep-going", *options).out.splitlines()
+    for number, (line, record) in enumerate(zip(lines, records, strict=True), 1):
+        alone = here(kind, *line.decode().split("\t"), "-f", "jsonl", *options)
+        if alone.code:
+            error = json.loads(alone.err)["error"]
+            assert json.loads(record)["error"] == error | {"line": number}
+        elif "float32" in options:  # its text is the shortest that reads back as the same float32
+            assert_alike(json.loads(record), json.loads(alone.out), 2**-24)
+        else:
+            got, told = (json.loads(text, object_pairs_hook=list) for text in (record, alone.out))
+            assert got == told
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+@pytest.mark.parametrize("options", ["", *OPTIONS])
 @like_cases
-def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(settings, keys, at):
+def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(options, fields, at):
     draw = np.random.default_rng(1)
     Path("v.txt").write_text("the 1 2 3\nfox 4 5 6\nquick 7 8 9\n")
     W = {name: draw.normal(size=(3, 3)).tolist() for name in ("W_q", "W_k", "W_v", "W_o")}
     Path("w.json").write_text(json.dumps(W))
-    count = 4 if settings.projection == "roles-deep" else often(24)  # six layers of each line take long
-    same(Job("self", settings, keys, False, True, "jsonl"), lines_of(2, count))
+    count = 4 if "roles-deep" in options else often(24)  # six layers of each line take long
+    same("self", lines_of(2, count) + ODD[: count // 2], "--fields", fields, *options.split())
 
 
-@pytest.mark.parametrize("keys", [ALL, USUAL], ids=["all", "usual"])
+@pytest.mark.parametrize("fields", FIELDS[:2])
 @pytest.mark.parametrize("kind", ["masked", "cross"])
-@pytest.mark.parametrize("settings", [Settings(), Settings(dtype="float32", embedding="random", head="mean")])
-def test_so_it_is_in_masked_and_cross(settings, kind, keys):
+@pytest.mark.parametrize("options", ["-p roles", "--dtype float32 -e random --head mean"])
+def test_so_it_is_in_masked_and_cross(options, kind, fields, at):
     lines = [b"a " + line for line in lines_of(3, 24)]
     if kind == "cross":
         lines = [line + b"\tb " + other for line, other in zip(lines, lines_of(4, 24), strict=True)]
-    same(Job(kind, settings, keys, False, True, "jsonl"), lines)
+    same(kind, lines, "--fields", fields, *options.split())
 
 
-def test_so_it_is_with_steps_and_in_groups_of_any_size(monkeypatch):
-    job = Job("self", Settings(), tuple(KEYS), True, True, "jsonl")
-    same(job, lines_of(5, 12))
+def test_so_it_is_with_steps_and_in_groups_of_any_size(at, monkeypatch):
+    same("self", lines_of(5, 12), "--fields", "all", "--steps")
     monkeypatch.setattr(compute, "CELLS", 100)
-    same(job, lines_of(5, 12))
-    same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
+    same("self", lines_of(5, 12), "--fields", "all", "--steps")
+    same("self", lines_of(5, 12), "--fields", FIELDS[1])
     monkeypatch.setattr(compute, "MAX_GROUPED_WEIGHTS", 60)
-    same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
+    same("self", lines_of(5, 12), "--fields", FIELDS[1])
 
 
 def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatch):
