@@ -20,7 +20,7 @@ from attn_cli.batch import cluster, scheduler
 from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records, write as write_lines
 from tests.batch.test_workers import running as alive
 from tests.machines import Machines, workers_of
-from tests.shell import Ran, attn, here, started, wait_for
+from tests.shell import Ran, attn, here, refused, started, wait_for
 from tests.thorough import takes_long
 
 pytestmark = NEEDS_DASK
@@ -113,14 +113,12 @@ def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
 def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines):
     write_lines(3)
     Path("v.txt").write_text("she 1 0\ncat 0 1\n")
-    for code, options in (
-        *((65, ("-o", "out/", "-e", "random", "-p", "roles")), (2, ("-o", "out.jsonl")), (2, ())),
-        *((2, ("-o", "out/", "-e", "v.txt")), (2, ("-o", "out/", "--workers", "2"))),
-    ):
-        got = on(machines, "lines.txt", *options)
+    wrong = {2: "-o out.jsonl||-o out/ -e v.txt|-o out/ --workers 2", 65: "-o out/ -e random -p roles"}
+    for code, options in ((code, each) for code, all in wrong.items() for each in all.split("|")):
+        got = on(machines, "lines.txt", *options.split())
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
-    assert here("batch", "lines.txt", "-o", "out/", "--scheduler", machines.address).code == 2
-    assert here("batch", "-", "-o", "out/", *ON_DASK).code == 2
+    refused("batch", "lines.txt", "-o", "out/", "--scheduler", machines.address)
+    refused("batch", "-", "-o", "out/", *ON_DASK)
 
 
 def test_workers_that_are_killed_lose_nothing(at):
@@ -157,31 +155,28 @@ def test_no_process_is_left_after_a_signal(number, at):
     own = {"env": {"TMPDIR": str(Path.cwd())}, "stderr": subprocess.PIPE, "start_new_session": True}
     with started("batch", "lines.txt", "-o", marker, *ON_DASK, **own) as process:
         wait_for(lambda: list(Path().glob(f"{marker}part-*")))
-        if number == signal.SIGINT:
-            os.killpg(process.pid, number)  # as a terminal does
-        else:
-            process.send_signal(number)
+        # A terminal interrupts all of them.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         code = process.wait(timeout=60)
         said = process.stderr.read()  # ends when the last worker has
     assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
     wait_for(lambda: not alive(marker))
-    if number == signal.SIGINT:
-        assert not list(Path().glob("attn-dask-*"))
+    assert number == signal.SIGKILL or not list(Path().glob("attn-dask-*"))
 
 
 def test_without_dask_the_line_that_installs_it_is_said(at, monkeypatch):
     write_lines(3)
     monkeypatch.setitem(sys.modules, "dask", None)
-    got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
-    assert got.code == 69 and "pip install 'attn-cli[dask]'" in got.err
+    said = refused("batch", "lines.txt", "-o", "out/", *ON_DASK, code=69)
+    assert "pip install 'attn-cli[dask]'" in said
 
 
 def test_a_run_that_fails_leaves_no_unfinished_file(at):
-    Path("lines.txt").write_bytes(b"A dog sat.\n" * 20 + b"...\n")
+    write_lines(21, bad=(20,))
     Path("out").mkdir()
     Path("out/.part-00099.jsonl.deadbeef.part").write_text("of a worker that was ended")
-    ran = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
-    assert ran.code == 65 and not list(Path("out").glob(".*.part"))
+    assert refused("batch", "lines.txt", "-o", "out/", *ON_DASK, code=65)
+    assert not list(Path("out").glob(".*.part"))
 
 
 def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
@@ -308,21 +303,22 @@ def test_an_address_or_a_time_that_is_none_is_wrong_usage(three):
         assert got.code == 2 and "--connect-timeout requires --scheduler" in error(got)
 
 
-@contextmanager
-def running(address: str) -> Iterator["subprocess.Popen[bytes]"]:
+def interrupted(address: str, when: Callable[[], object]) -> bytes:
+    """Interrupt a run when it is so, which must end it at once; return what it said."""
     command = ("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", address)
     with started(*command, stderr=subprocess.PIPE, start_new_session=True) as process:
+        wait_for(when)
+        process.send_signal(signal.SIGINT)
         try:
-            yield process
+            assert process.wait(timeout=5) == 130
         finally:
             process.kill()
+        return process.stderr.read()
 
 
 def test_an_interrupt_ends_the_wait_for_an_answer_at_once(three):
-    with server() as (port, came), running(f"tcp://{port}") as process:
-        assert came.wait(30)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=5) == 130 and process.stderr.read() == b""
+    with server() as (port, came):
+        assert interrupted(f"tcp://{port}", came.is_set) == b""
 
 
 def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch, three):
@@ -332,10 +328,7 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch, thre
     # Of a busy machine, which takes its time to answer.
     monkeypatch.setattr(scheduler.console, "say", lambda text: None)
     with Machines(workers=0) as machines:
-        with running(machines.address) as process:
-            wait_for(Path("out").exists)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=5) == 130
+        interrupted(machines.address, Path("out").exists)
         with once(lambda: bool(said), machines.add_worker):
             assert at_address(machines.address) == (0, "", "")
     assert said == [f"attn: The scheduler at {machines.address} has no workers: waiting for one."]

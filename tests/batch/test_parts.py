@@ -17,12 +17,17 @@ from attn_cli.batch import folder, run, workers
 from attn_cli.errors import WriteError
 from tests.batch.folders import WORDS, content, ended, manifest, records, write
 from tests.models.checkpoints.by_hand import GPT2, byte_pairs, gpt2, saved
-from tests.shell import Ran, attn, here, started
+from tests.shell import Ran, attn, here, refused, started
 from tests.thorough import takes_long
 
 
 def run_out(*args: str) -> Ran:
     return here("batch", *args, "-o", "out/")
+
+
+def refusal(*args: str) -> str:
+    """Return the one line in which a run into the folder is refused."""
+    return refused("batch", *args, "-o", "out/", code=65)
 
 
 def test_parts_hold_together_what_one_file_holds_and_a_complete_run_says_so(at, small):
@@ -70,14 +75,12 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
         *((("-t", "0.5"), "temperature"), (("--fields", "summary"), "fields")),
         *((("--kind", "masked"), "kind"), (("-f", "jsonl.gz"), "format")),
     ):
-        got = run_out(*usual, *options)
-        assert got.code == 65 and said in got.err and "--force" in got.err
+        assert said in (told := refusal(*usual, *options)) and "--force" in told
     changed = {"v.txt": "v.txt was changed", "w.json": "w.json was changed", "lines.txt": "input was another"}
     for name, said in changed.items():
         text = Path(name).read_text()
         Path(name).write_text(text.replace("1", "2", 1) if "1" in text else text + "the\n")
-        got = run_out(*usual)
-        assert got.code == 65 and said in got.err and records() == before
+        assert said in refusal(*usual) and records() == before
         Path(name).write_text(text)
     assert run_out("lines.txt", "-f", "jsonl.gz", "--force").code == 0
     assert set(content()) == {"manifest.json", "part-00000.jsonl.gz", "part-00001.jsonl.gz"}
@@ -86,20 +89,18 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
 def test_what_changes_no_byte_may_change_between_two_runs(at, small):
     write(1300)
     Path("bad.txt").write_text(Path("lines.txt").read_text() + "...\na b\n")
-    got = here("batch", "bad.txt", "-o", "out/", "--workers", "1")
-    assert got.code == 65 and '"line": 1301' in got.err
+    assert '"line": 1301' in refusal("bad.txt", "--workers", "1")
     assert not manifest()["complete"] and manifest()["lines"] == 1024
-    got = here("batch", "bad.txt", "-o", "out/", "--workers", "2", "--threads", "1", "--keep-going")
+    got = run_out("bad.txt", "--workers", "2", "--threads", "1", "--keep-going")
     assert got.code == 65 and "1 of 1,302 lines was refused" in got.err
     assert records() == here("batch", "bad.txt", "--keep-going").out
-    again = here("batch", "bad.txt", "-o", "out/")
+    again = run_out("bad.txt")
     assert again.code == 0 and "1,302 lines in 3 parts, 1 of them refused" in again.err
 
 
 def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
     Path("lines.txt").write_text("a b\n...\n")
-    assert run_out("lines.txt").code == 65
-    assert not manifest()["parts"]
+    assert refusal("lines.txt") and not manifest()["parts"]
     write(600)
     Path("out/part-00007.jsonl").write_text("of a process that was killed before it could name it")
     assert run_out("lines.txt", "-t", "2") == (0, "", "")
@@ -134,10 +135,10 @@ def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
 
 def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
     write(1300, bad=range(512, 1024))
-    ran = here("batch", "lines.txt", "--keep-going", "-o", "out/")
+    ran = run_out("lines.txt", "--keep-going")
     whole = records()
     Path("out/part-00002.jsonl").unlink()
-    again = here("batch", "lines.txt", "--keep-going", "-o", "out/")
+    again = run_out("lines.txt", "--keep-going")
     assert "already holds 1,024 lines in 2 parts: resuming" in again.err
     assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 512
 
@@ -170,8 +171,8 @@ def test_two_runs_do_not_write_into_one_folder(at, monkeypatch):
     write(3)
     Path("out").mkdir()
     with folder.LocalFolder("out").locked():
-        got = run_out("lines.txt")
-    assert got.code == 73 and "Another run is writing into out/" in got.err
+        said = refused("batch", "lines.txt", "-o", "out/", code=73)
+    assert "Another run is writing into out/" in said
     assert run_out("lines.txt").code == 0
 
 
@@ -183,8 +184,7 @@ def test_a_model_that_was_changed_in_place_is_another_setting(at, small, tokeniz
     assert run_out(*options) == (0, "", "")
     assert run_out(*options).code == 0
     byte_pairs(made, merges=["a b"])
-    got = run_out(*options)
-    assert got.code == 65 and "gpt2 was changed" in got.err
+    assert "gpt2 was changed" in refusal(*options)
 
 
 def test_several_files_are_one_input(at, small):
@@ -195,9 +195,9 @@ def test_several_files_are_one_input(at, small):
     Path("lines.txt").write_text(joined)
     one = here("batch", "lines.txt")
     assert here("batch", "a*.txt", "b.txt") == one
-    assert here("batch", "a*.txt", "b.txt", "-o", "out/").code == 0
+    assert run_out("a*.txt", "b.txt").code == 0
     assert records() == one.out and manifest()["input"]["files"] == 3
-    assert here("batch", "b.txt", "a*.txt", "-o", "out/").code == 65
+    assert refusal("b.txt", "a*.txt")
     Path("b.txt").write_text("...\n")
     got = here("batch", "a*.txt", "b.txt")
     assert got.code == 65 and '"line": 868' in got.err

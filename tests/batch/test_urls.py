@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.batch.folders import content, ended, manifest, write
-from tests.shell import here
+from tests.shell import here, refused
 
 pytest.importorskip("fsspec")
 
@@ -45,6 +45,5 @@ def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
     write(3)
     for package in ("gcsfs", "adlfs", *["fsspec"] * (args[0][:2] == "s3")):
         monkeypatch.setitem(sys.modules, package, None)
-    got = here("batch", *args, "-f", "jsonl")
-    assert got.code == code and got.err.count("\n") == 1
-    assert said in " ".join(json.loads(got.err)["error"][key] for key in ("message", "hint"))
+    error = json.loads(refused("batch", *args, "-f", "jsonl", code=code))["error"]
+    assert said in f"{error['message']} {error['hint']}"

@@ -38,46 +38,31 @@ class KneserNey:
 
     def __init__(self, sentences: Sequence[Ints], words: int, n: int = 5, modified: bool = True) -> None:
         self.words, self.base = words, words + 1  # the last number opens a sentence, and is never predicted
-        text, place = self._joined(sentences)
-        ids, found = text.copy(), []
+        text = np.concatenate([part for one in sentences for part in ([words], one)]).astype(np.int64)
+        opens, at = text == words, np.arange(len(text))
+        place = at - np.maximum.accumulate(np.where(opens, at, 0))  # of a word in its sentence
+        ids = text
+        found = [(np.arange(self.base), np.bincount(text[~opens], minlength=self.base), None)]
         for length in range(2, n + 1):
             before = np.where(place >= length - 1, np.roll(ids, 1), NONE)
             at = np.flatnonzero(before >= 0)
-            keys, where, numbers, raw = np.unique(
-                before[at] * self.base + text[at], return_index=True, return_inverse=True, return_counts=True
-            )
+            keys, where, numbers, raw = np.unique(before[at] * self.base + text[at], True, True, True)
             found.append((keys, raw, ids[at[where]]))  # the number of each n-gram without its first word
             ids = np.full(len(text), NONE)
             ids[at] = numbers
-        opened = text[place > 0]
-        single = (np.arange(self.base), np.bincount(opened, minlength=self.base), None)
-        self.orders = self._orders([single, *found], modified)
-
-    def _joined(self, sentences: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Return all sentences, each opened, one after the other, and each word's place in its own."""
-        lengths = np.array([len(one) + 1 for one in sentences])
-        text = np.full(lengths.sum(), self.words, np.int64)
-        place = np.arange(len(text)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        text[place > 0] = np.concatenate(sentences)
-        return text, place
-
-    def _orders(self, found: list[tuple[Ints, Ints, Ints | None]], modified: bool) -> list[Order]:
-        made = []
-        for length, (keys, raw, _) in enumerate(found, 1):
+        self.orders: list[Order] = []
+        for length, (keys, raw, _) in enumerate(found):
             counts = raw.astype(np.float64)
-            if length < len(found):
-                suffixes = found[length][2]
-                assert suffixes is not None
-                follows = np.bincount(suffixes, minlength=len(keys))
+            if length + 1 < len(found):
+                follows = np.bincount(found[length + 1][2], minlength=len(keys))
                 counts = np.where(follows > 0, follows, counts)
-            contexts = keys // self.base if length > 1 else np.zeros(len(keys), np.int64)
-            size = len(found[length - 2][0]) if length > 1 else 1
+            size = len(found[length - 1][0]) if length else 1
             discounts = _discounts(counts, modified)
-            taken = np.array([0.0, *discounts])[np.minimum(counts, 3).astype(int)]
-            total = np.bincount(contexts, counts, minlength=size)
-            left = np.bincount(contexts, taken, minlength=size) / np.maximum(total, 1)
-            made.append(Order(keys, counts, total, left, discounts))
-        return made
+            total, taken = (
+                np.bincount(keys // self.base, one, minlength=size)
+                for one in (counts, _discount(discounts, counts))
+            )
+            self.orders.append(Order(keys, counts, total, taken / np.maximum(total, 1), discounts))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -87,23 +72,20 @@ class KneserNey:
 
     def probabilities(self, sentence: Ints) -> Floats:
         """Return the probability of each word of a sentence, given those before it, (n,)."""
-        text = np.concatenate([[self.words], sentence]).astype(np.int64)
-        first = self.orders[0]
-        counts = first.counts[text[1:]]
-        discounted = counts - _discount(first, counts)
-        p: Floats = discounted / first.total[0] + first.left[0] / self.words
-        ids = text
-        for order in self.orders[1:]:
-            before = ids[:-1]
+        p: Floats = np.full(len(sentence), 1 / self.words)
+        before, first = np.zeros(len(sentence), np.int64), self.words
+        for order in self.orders:
             is_context = before >= 0
             total = np.where(is_context, order.total[before], 0)
-            keys = np.where(is_context, before * self.base + text[1:], 0)
+            keys = np.where(is_context, before * self.base + sentence, 0)
             at = np.minimum(order.keys.searchsorted(keys), len(order.keys) - 1)
             is_seen = is_context & (order.keys[at] == keys)
             counts = np.where(is_seen, order.counts[at], 0.0)
-            own = (counts - _discount(order, counts)) / np.maximum(total, 1) + order.left[before] * p
+            own = (counts - _discount(order.discounts, counts)) / np.maximum(total, 1) + order.left[
+                before
+            ] * p
             p = np.where(total > 0, own, p)
-            ids = np.concatenate([[NONE], np.where(is_seen, at, NONE)])
+            before, first = np.concatenate([[first], np.where(is_seen, at, NONE)[:-1]]), NONE
         return p
 
 
@@ -118,8 +100,8 @@ def _discounts(counts: Floats, modified: bool) -> tuple[float, ...]:
     return (1 - 2 * y * n[1] / n[0], 2 - 3 * y * n[2] / n[1], 3 - 4 * y * n[3] / n[2])
 
 
-def _discount(order: Order, counts: Floats) -> Floats:
-    found: Floats = np.array([0.0, *order.discounts])[np.minimum(counts, 3).astype(int)]
+def _discount(discounts: tuple[float, ...], counts: Floats) -> Floats:
+    found: Floats = np.array([0.0, *discounts])[np.minimum(counts, 3).astype(int)]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.errors import AttnError, InputError
+from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.io.array_files import write_safetensors
 from attn_cli.pipeline.mask import read_mask
@@ -197,25 +197,6 @@ def test_a_fault_is_named_by_its_place(file):
     for text, said in faults.items():
         with pytest.raises(InputError, match=said):
             read_given(file(text))
-
-
-UNFIT = [
-    *(({"Q": X, "K": X}, ["V"]), ({"W_q": W}, ["X"]), ({"X": X, "mask": "casual"}, ["casual"])),
-    ({"Q": X, "K": W, "V": X}, ["(2, 2)", "(2, 3)"]),
-    ({"Q": X, "K": X, "V": [[1.0]]}, ["(2, 2)", "(1, 1)"]),
-    ({"X": X, "tokens": ["a"]}, ["1 tokens", "2 rows"]),
-    ({"X": X, "mask": [[True, False, True]]}, ["(1, 3)", "2 queries", "2 keys"]),
-    ({"X": X, "position_scores": [[0.0, 1.0, 2.0]]}, ["position_scores", "(1, 3)"]),
-    ({"X": [[1, 2]], "context": [[1, 2, 3]]}, ["context"]),
-]
-
-
-@pytest.mark.parametrize(("record", "said"), UNFIT, ids=lambda value: " ".join(value))
-def test_matrices_that_do_not_go_together_are_refused_and_named(record, said):
-    with pytest.raises(AttnError) as refused:
-        computed(record)
-    assert all(text in refused.value.message for text in said)
-    assert "context" not in record or "K = context W_k" in refused.value.hint
 
 
 ROWS = [[True, False, True], [False, False, True]]
