@@ -10,19 +10,7 @@ import pytest
 
 from attn_cli.errors import AttnError
 from tests.bench import attention, row, sides
-from tests.bench.attention import (
-    ALONE,
-    CASES,
-    EXPLICIT,
-    FLOOR,
-    FUSED,
-    GROUPS,
-    LONG,
-    RACES,
-    TEXTBOOK,
-    chosen,
-    race,
-)
+from tests.bench.attention import ALONE, CASES, EXPLICIT, FLOOR, FUSED, LONG, RACES, TEXTBOOK, chosen
 from tests.bench.row import Row
 from tests.bench.sides import Case, Sides, agree
 from tests.thorough import like_cases
@@ -41,7 +29,7 @@ def clock(monkeypatch):
 def test_what_takes_twice_as_long_has_a_ratio_of_two_and_nobody_looks_for_garbage(clock):
     seen = []
     slow = lambda: seen.append(gc.isenabled()) or clock(0.02)  # noqa: E731
-    ours, theirs = race(slow, lambda: clock(0.01), 2)
+    ours, theirs = attention.race(slow, lambda: clock(0.01), 2)
     assert Row("", "", ours, theirs, None).ratios == pytest.approx([2] * attention.MORE * 2)
     assert not any(seen) and gc.isenabled()
 
@@ -50,7 +38,7 @@ def test_each_side_begins_in_turn_a_long_pair_is_not_measured_twice_and_a_short_
     def raced(seconds, rounds):
         calls = []
         sides = (lambda name=name: calls.append(name) or clock(seconds) for name in "ab")
-        ours, theirs = race(*sides, rounds)
+        ours, theirs = attention.race(*sides, rounds)
         assert len(ours) == len(theirs)
         return calls, len(ours)
 
@@ -133,7 +121,7 @@ def test_a_run_has_the_cases_that_it_is_asked_for():
     links = chosen(["links"])
     assert {case.group for case in links} == {"links"} and LONG in {case.tokens for case in links}
     other = chosen(everything=True, tokens=30)
-    assert len(other) == len(set(other)) and {case.group for case in other} == set(GROUPS)
+    assert len(other) == len(set(other)) and {case.group for case in other} == set(attention.GROUPS)
     assert {case[3:5] for case in other if case.group != "drawing"} == {(None, 30)}
     assert {case.to_reach for case in chosen(threads=2)} == {None}
     assert all(case.to_reach is None or (0 < case.to_reach < 2 and case.against != FLOOR) for case in CASES)

@@ -141,24 +141,20 @@ def folder(at, tokenizers):
     return small_gpt2(at / "gpt2")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *(("--fields", "all"), ("--fields", "all", "--layer", "0", "--head", "mean")),
-        ("--fields", "query_tokens,weights,summary", "-t", "0.5", "--mask", "none"),
-        *(("--fields", "weights", "--head", "rollout"), ("--fields", "weights", "--layer", "all")),
-        ("--fields", "all", "-q", "a", "--keep-going"),
-    ],
-    ids=" ".join,
-)
+OF_MODEL = """
+    all | all --layer 0 --head mean | query_tokens,weights,summary -t 0.5 --mask none | weights --head rollout
+    weights --layer all | all -q a
+"""
+
+
+@pytest.mark.parametrize("fields", apart(OF_MODEL))
 @like_cases
-def test_a_line_through_a_model_has_the_numbers_that_it_has_by_itself(options, folder):
-    got = here("batch", "lines.txt", "-m", folder, *options)
-    found = [json.loads(line) for line in got.out.splitlines()]
+def test_a_line_through_a_model_has_the_numbers_that_it_has_by_itself(fields, folder):
+    options = ("-m", folder, "--fields", *fields.split())
+    found = here("batch", "lines.txt", "--keep-going", *options).out.splitlines()
     assert len(found) == 40
-    alone = [option for option in options if option != "--keep-going"]
-    for line, record in zip(letters(40), found, strict=True):
-        by_itself = here("self", line, "-m", folder, "-f", "jsonl", *alone)
+    for line, record in zip(letters(40), map(json.loads, found), strict=True):
+        by_itself = here("self", line, "-f", "jsonl", *options)
         if by_itself.code:
             assert record["error"]["code"] == by_itself.code
         else:

@@ -238,15 +238,8 @@ def link_to_itself(path: Path) -> None:
 
 
 KEPT = "a link to what was there"
-LINKS = (
-    "../beside",
-    "../new",
-    "loop",
-    "..",
-    "/dev/zero",
-    "/dev/full",
-    "part-00001.jsonl",
-)  # the last: to itself
+# The last is a link to itself.
+LINKS = ("../beside", "../new", "loop", "..", "/dev/zero", "/dev/full", "part-00001.jsonl")
 KINDS = {f"a link to {to}": link(to) for to in LINKS}
 KINDS |= {"a FIFO": os.mkfifo, "a socket": bound_socket, "a folder": Path.mkdir, KEPT: link_to_itself}
 NAMES = ("manifest.json", ".run", "part-00001.jsonl", "part-00777.npz")

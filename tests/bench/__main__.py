@@ -19,20 +19,11 @@ from tests.bench.row import HEAD, ONE_BLAS_THREAD, Row
 
 # A module, and its function that yields rows.
 PARTS = {
-    "startup": ("startup", "rows"),
-    "core": ("attention", "judged"),
-    "models": ("models", "passes"),
-    "page": ("page", "rows"),
-    "live": ("live", "rows"),
-    "batch": ("batch", "rows"),
-    "pretrained": ("models", "loaded"),
-    "models_on_disk": ("models", "on_disk"),
-    "vectors": ("vectors", "rows"),
-    "browser": ("page", "opened"),
-    "live_keys": ("live", "every_case"),
-    "batch_ways": ("batch", "ways"),
-    "dask": ("batch", "beside_dask"),
-}
+    "startup": "startup.rows", "core": "attention.judged", "models": "models.passes", "page": "page.rows",
+    "live": "live.rows", "batch": "batch.rows", "pretrained": "models.loaded", "models_on_disk": "models.on_disk",
+    "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways", "dask": "batch.beside_dask",
+    "live_keys": "live.every_case",
+}  # fmt: skip
 # What the table has of them, and whether it computes enough to be measured with AVX2 alone too.
 TABLE = {"core": True, "startup": False, "models": True, "page": False, "live": False, "batch": False}
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
@@ -80,7 +71,7 @@ def rows(parts: list[str], asked: argparse.Namespace) -> Iterator[Row]:
     pairs = {"pairs": asked.pairs} if asked.pairs else {}
     for name in parts:
         if name in PARTS:
-            module, function = PARTS[name]
+            module, _, function = PARTS[name].partition(".")
             yield from getattr(import_module(f"tests.bench.{module}"), function)(**pairs)
     groups = [name for name in parts if name in attention.GROUPS]
     if groups or "attention" in parts:

@@ -235,15 +235,7 @@ def _of_file(what: str, folder: Path, file: str, layers: int, largest: int, pair
     attn = [*ATTN, "self", TEXT, "-m", str(folder / file), "-f", "json", "--layer"]
     ids = json.dumps(json.loads(ran([*attn, "0"]).out)["query_input_ids"])
     last = str(layers - 1)
-    theirs = [
-        sys.executable,
-        "-c",
-        WHOLE_TRANSFORMERS,
-        str(folder),
-        file,
-        last,
-        ids,
-    ]  # it computes all layers
+    theirs = [sys.executable, "-c", WHOLE_TRANSFORMERS, str(folder), file, last, ids]  # computes all layers
     held, bound = peak(theirs), (folder / (file or "model.safetensors")).stat().st_size + 1.3 * largest
     for layer in ("0", last):
         ours = [*attn, layer]

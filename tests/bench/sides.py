@@ -15,16 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli.core import streaming
 from attn_cli.core.attend import attend, strongest_links
-from attn_cli.core.streaming import (
-    FEWEST_ROWS,
-    MOST_MASKED_ROWS,
-    MOST_ROWS,
-    ROW_BLOCK_BYTES,
-    TILE,
-    TILE_KEYS,
-    has_quick_exp2,
-)
 from attn_cli.errors import AttnError
 
 if TYPE_CHECKING:
@@ -179,13 +171,14 @@ def floor(case: Case, threads: int) -> Sides:
     causal mask tiles that are all masked are left out.
     """
     Q, K, V = numbers(case)
-    rows, wide = min(case.tokens, TILE // (TILE_KEYS * Q.itemsize)), min(case.tokens, TILE_KEYS)
+    wide = min(case.tokens, streaming.TILE_KEYS)
+    rows = min(case.tokens, streaming.TILE // (streaming.TILE_KEYS * Q.itemsize))
     if case.job == "weights":  # whole rows, which become part of the answer
-        most = max(FEWEST_ROWS, ROW_BLOCK_BYTES // (case.tokens * Q.itemsize))
-        rows, wide = min(case.tokens, MOST_ROWS, most), case.tokens
+        most = max(streaming.FEWEST_ROWS, streaming.ROW_BLOCK_BYTES // (case.tokens * Q.itemsize))
+        rows, wide = min(case.tokens, streaming.MOST_ROWS, most), case.tokens
     if case.causal:
-        rows = min(rows, MOST_MASKED_ROWS)
-    exp = np.exp2 if has_quick_exp2() else np.exp
+        rows = min(rows, streaming.MOST_MASKED_ROWS)
+    exp = np.exp2 if streaming.has_quick_exp2() else np.exp
     buffer = np.empty(rows * wide, Q.dtype)
     output = np.empty((rows, case.dim), Q.dtype)
     heads = [M.reshape(-1, *M.shape[-2:]) for M in (Q * Q.dtype.type(case.dim**-0.5), K, V)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.tables import typed
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 from tests.shell import attn, here, shell, terminal, told
 from tests.thorough import like_cases
@@ -83,24 +84,18 @@ def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(at):
     assert "6. Values" in here("show", "a.json", "--steps").out
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("self", FOX),
-        ("self", FOX, "-e", "random", "--heads", "2", "-t", "0.5"),
-        ("self", FOX, "--score", "cosine", "-e", "random", "--dim", "6", "--heads", "3", "--head", "mean"),
-        ("self", "zzxq likes coffee.", "-p", "identity", "--heads", "2", "--head", "all"),
-        ("self", "zzxq likes coffee."),
-        ("masked", FOX, "--head", "subject"),
-        ("cross", "she likes", "coffee she"),
-        ("self", FOX, "-q", "the"),
-        ("masked", FOX, "-q", "fox", "--mask", "window:1"),
-        ("cross", "a b c", "d e", "-e", "random", "--mask", "causal-bottom-right"),
-        ("example", "coffee", "--layout", "out-in"),
-        ("example", "day1", "--mask", "causal", "-q", "q1"),
-    ],
-    ids=" ".join,
+COMMANDS = typed(
+    f"""
+    self '{FOX}' | self '{FOX}' -e random --heads 2 -t 0.5 | cross 'she likes' 'coffee she'
+    self '{FOX}' --score cosine -e random --dim 6 --heads 3 --head mean | self 'zzxq likes coffee.'
+    self 'zzxq likes coffee.' -p identity --heads 2 --head all | masked '{FOX}' --head subject | self '{FOX}' -q the
+    masked '{FOX}' -q fox --mask window:1 | cross 'a b c' 'd e' -e random --mask causal-bottom-right
+    example coffee --layout out-in | example day1 --mask causal -q q1
+    """
 )
+
+
+@pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
 @like_cases
 def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, at):
     for steps in ((), ("--steps",)):

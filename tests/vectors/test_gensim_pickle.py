@@ -24,12 +24,7 @@ from attn_cli.vectors.gensim_pickle import read_gensim as read_source
 from tests.shell import surroundings
 from tests.thorough import IS_THOROUGH, some, takes_long
 
-SENTENCES = [
-    ["cat", "sat", "mat"],
-    ["dog", "ran", "far"],
-    ["Käse", "ran", "日本語"],
-    ["a", "<b>", "x" * 40],
-] * 3
+SENTENCES = [["cat", "sat", "mat"], ["dog", "ran"], ["Käse", "ran", "日本語"], ["a", "<b>", "x" * 40]] * 3
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 
