@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,25 +25,6 @@ FILES = [Path(__file__).parents[1] / f"models/flips-{part}.jsonl" for part in ("
 Pair = tuple[Sentence, Sentence]
 
 
-class Flip(NamedTuple):
-    """What a head does with a pair of sentences, each a number for the first and one for the second."""
-
-    right: tuple[bool, bool]  # whether the right noun has more weight than the other
-    strongest: tuple[bool, bool]  # whether the row's strongest link is to the right noun
-    first: tuple[float, float]  # the first noun's share where it is right, and where the second is
-
-    @property
-    def means(self) -> dict[str, float]:
-        """What is printed of a pair, and averaged over all."""
-        both = {"right": np.mean(self.right), "both": all(self.right), "strongest": np.mean(self.strongest)}
-        return {**both, "first": np.mean(self.first), "moves": self.move}
-
-    @property
-    def move(self) -> float:
-        """How much of the first noun's share goes to the second."""
-        return self.first[0] - self.first[1]
-
-
 def pairs(path: str | Path) -> list[Pair]:
     """Return a file's pairs, the sentence in which the first noun is right before the other."""
     read = iter(read_passages(str(path)))
@@ -52,22 +32,27 @@ def pairs(path: str | Path) -> list[Pair]:
     return [tuple(sorted(both, key=first_noun)) for both in zip(read, read, strict=True)]
 
 
-def flip(stack: EncoderStack, pair: Pair) -> Flip:
-    """Measure a pair, as the commands compute its weights."""
-    shares, strongest = [], []
+def flip(stack: EncoderStack, pair: Pair) -> dict[str, float]:
+    """Measure a pair, as the commands compute its weights: what is printed of it, and averaged over all."""
+    shares, strongest = (
+        [],
+        [],
+    )  # the first noun's share, and whether the row's strongest link is to the right noun
     for sentence in pair:
         (one,) = sentence.antecedents
         row = head_weights(stack, bundled(), sentence.words)[HEAD][one.pronoun]
         first, second = (row[start:end].sum() for start, end in one.candidates)
         shares.append(float(first / (first + second)))
         strongest.append(int(row.argmax()) in one.words)
-    return Flip((shares[0] > 0.5, shares[1] < 0.5), (strongest[0], strongest[1]), (shares[0], shares[1]))
+    right = (shares[0] > 0.5, shares[1] < 0.5)  # whether the right noun has more weight than the other
+    told = {"right": np.mean(right), "both": all(right), "strongest": np.mean(strongest)}
+    return told | {"first": np.mean(shares), "moves": shares[0] - shares[1]}
 
 
-def measure(stack: EncoderStack, found: list[Pair]) -> tuple[list[Flip], dict[str, float]]:
+def measure(stack: EncoderStack, found: list[Pair]) -> tuple[list[dict[str, float]], dict[str, float]]:
     """Return what the head does with each pair, and the means over all."""
     flips = [flip(stack, pair) for pair in found]
-    return flips, {name: float(np.mean([one.means[name] for one in flips])) for name in flips[0].means}
+    return flips, {name: float(np.mean([one[name] for one in flips])) for name in flips[0]}
 
 
 def main() -> None:
@@ -86,9 +71,9 @@ def main() -> None:
             shown = {name: round(share, 3) for name, share in means.items()}
             print(json.dumps({"file": path.name, "marks": marks, "pairs": len(found), **shown}))
         for one, pair in zip(flips, bare, strict=True) if asked.each else ():
-            first, second = one.first
+            first, second = (one["first"] + half * one["moves"] for half in (0.5, -0.5))
             text = " ".join(pair[0].words)
-            print(f"{sum(one.right)} right  {first:.3f} {second:.3f} {one.move:+.3f}  {text}")
+            print(f"{2 * one['right']:.0f} right  {first:.3f} {second:.3f} {one['moves']:+.3f}  {text}")
 
 
 if __name__ == "__main__":

@@ -254,4 +254,6 @@ def test_the_shares_are_those_that_attn_learn_score_counts():
     flips, means = measure(named("roles-deep"), DEV)
     assert head["count"] == 60
     assert np.isclose(means["right"], head["candidates"]) and np.isclose(means["strongest"], head["accuracy"])
-    assert means["both"] <= means["right"] and np.isclose(means["moves"], np.mean([f.move for f in flips]))
+    assert means["both"] <= means["right"] and np.isclose(
+        means["moves"], np.mean([one["moves"] for one in flips])
+    )
