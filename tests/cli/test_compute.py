@@ -129,12 +129,6 @@ def test_what_does_not_fit_is_named_with_both_matrices(at, made, said):
     assert all(part in line for part in said.split(";")), line
 
 
-def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
-    plain_inputs = {name: value.tolist() for name, value in OF_X.items()}
-    wrapped = run({"schema": "attn/1", "kind": "exercise", "seed": 1, "inputs": plain_inputs, "answers": {}})
-    assert_alike(wrapped["weights"], run(OF_X)["weights"])
-
-
 def test_rounding_comes_before_computing_and_is_said(run):
     record = run(OF_X, "--round", "1")
     short = {name: np.round(M, 1) for name, M in OF_X.items()}

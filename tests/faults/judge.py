@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tests.faults.commands import Command, State, copied, environment, laid, unfinished
 from tests.faults.forked import Ended, run
 from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
@@ -42,15 +44,9 @@ def baseline(command: Command, place: Path) -> Baseline:
 def faults(base: Baseline) -> Iterator[Fault]:
     """Yield every fault of every call that the command makes; of a call made very often, some."""
     for call in CALLS:
-        for nth in _some(base.ended.calls.get(call, 0)):
+        count = base.ended.calls.get(call, 0)
+        for nth in np.linspace(1, count, min(count, MOST_OF_A_CALL)).round().astype(int).tolist():
             yield from (Fault(call, nth, kind) for kind in kinds(call))
-
-
-def _some(count: int) -> list[int]:
-    if count <= MOST_OF_A_CALL:
-        return list(range(1, count + 1))
-    step = (count - 1) / (MOST_OF_A_CALL - 1)
-    return sorted({1 + round(step * i) for i in range(MOST_OF_A_CALL)})
 
 
 def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:

@@ -150,6 +150,7 @@ def test_an_exercise_s_inputs_are_given_matrices_and_no_trace(file):
     exercise = {"schema": "attn/1", "kind": "exercise", "inputs": inputs, "answers": {}, "questions": []}
     whole, alone = read_given(file(json.dumps(exercise))), read_given(file(json.dumps(inputs)))
     assert (whole.temperature, whole.ignored) == (alone.temperature, alone.ignored) == (2.0, ("foo",))
+    assert {name: M.tolist() for name, M in whole.arrays.items()} == {"X": X, "W_q": W, "W_k": W, "W_v": W}
 
 
 def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored_and_it_is_a_projection_file(file):
