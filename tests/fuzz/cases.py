@@ -32,8 +32,8 @@ def _values(piece: int) -> dict[str, object]:
 
 def _found() -> list[tuple[ModuleType, str, object]]:
     """Return every size that a module of the readers has, its own or another's, with its real value."""
-    assert detect.open_file and gensim_pickle.BLOCK  # all readers are loaded
-    readers = ("attn_cli.vectors.", "attn_cli.io.files")
+    assert detect.open_file and gensim_pickle.read_gensim  # all readers are loaded
+    readers = ("attn_cli.vectors", "attn_cli.io.files")
     modules = [module for name, module in sys.modules.items() if name.startswith(readers)]
     found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]
     missing = _values(0).keys() - {name for _, name, _ in found}
