@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import attn_cli
-from attn_cli.batch import lines, manifest as manifests, storage
+from attn_cli.batch import Job, manifest as manifests, storage
 from attn_cli.batch.cut import Plan
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
@@ -68,7 +68,7 @@ class Dask:
         return in_order
 
     def parts(
-        self, job: lines.Job, folder: Folder, plan: Plan, manifest: manifests.Manifest, report: Report
+        self, job: Job, folder: Folder, plan: Plan, manifest: manifests.Manifest, report: Report
     ) -> Iterator[manifests.PartEntry]:
         """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
         errors: dict[int, AttnError] = {}  # of bad lines, by their tasks: those before them may have others

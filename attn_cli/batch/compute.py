@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 
 import numpy as np
 
-from attn_cli.batch.lines import LONGEST_LINE, Job, Line
+from attn_cli.batch import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, of_line, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError, refuse_input
 from attn_cli.io.files import looks_like_file

@@ -11,8 +11,7 @@ from hashlib import blake2b
 from itertools import accumulate, chain, islice
 from typing import Any, NamedTuple
 
-from attn_cli.batch import manifest, storage
-from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
+from attn_cli.batch import LINES, UTF_8, Chunk, Line, check_text, chunks_of, manifest, split_lines, storage
 from attn_cli.errors import FileError, refuse_input
 from attn_cli.io.files import packing
 

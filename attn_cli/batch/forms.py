@@ -12,8 +12,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli.batch import Chunk, ChunkOutput, Job
 from attn_cli.batch.compute import Computer
-from attn_cli.batch.lines import Chunk, ChunkOutput, Job
 from attn_cli.batch.records import COLUMNS, Record, Row, columns_of
 from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean, visible
 from attn_cli.inputs.csv_matrix import as_cell

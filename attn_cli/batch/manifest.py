@@ -11,8 +11,7 @@ from hashlib import blake2b, file_digest
 from typing import IO, Any, get_type_hints
 
 import attn_cli
-from attn_cli.batch.forms import FORMS
-from attn_cli.batch.lines import Job
+from attn_cli.batch import Job, forms
 from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.files import system_errors
 from attn_cli.settings import Settings
@@ -20,7 +19,7 @@ from attn_cli.settings import Settings
 MANIFEST = "manifest.json"
 SCHEMA = "attn-batch/1"
 LINES = 10_240  # of a part; the last has what is left
-PART = re.compile(rf"part-[0-9]{{5,}}\.(?:{'|'.join(map(re.escape, FORMS))})")
+PART = re.compile(rf"part-[0-9]{{5,}}\.(?:{'|'.join(map(re.escape, forms.FORMS))})")
 OWNER = ".run"  # which run's parts may come into the folder: those of a run that has gone may still be on their way
 BESIDE = ".new"  # behind the name of a file with a URL that is not in its place yet
 OURS = re.compile(rf"(?:{PART.pattern}|{re.escape(MANIFEST)}|{re.escape(OWNER)})(?:{re.escape(BESIDE)})?")

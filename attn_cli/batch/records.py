@@ -16,7 +16,7 @@ from attn_cli.settings import ALL, Settings, check_model, check_shaping
 from attn_cli.trace.row import diagnose
 
 if TYPE_CHECKING:
-    from attn_cli.batch.lines import Job
+    from attn_cli.batch import Job
     from attn_cli.core.heads import Links
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.pipeline import Layer

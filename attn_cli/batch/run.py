@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.batch import cut, forms, manifest as manifests, storage
+from attn_cli.batch import Feed, Job, chunks_of, cut, forms, manifest as manifests, storage
 from attn_cli.batch.folder import Folder, absolute, folder_of
-from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release
 from attn_cli.errors import AttnError, InputError, count, refuse, refuse_input
 from attn_cli.io.console import say

@@ -17,10 +17,9 @@ from mmap import mmap
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import attn_cli
-from attn_cli.batch import compute, forms, manifest as manifests
+from attn_cli.batch import LINES, Chunk, ChunkOutput, Job, compute, forms, manifest as manifests
 from attn_cli.batch.cut import Cut, Plan
 from attn_cli.batch.folder import Folder, folder_of
-from attn_cli.batch.lines import LINES, Chunk, ChunkOutput, Job
 from attn_cli.batch.manifest import OWNER, Manifest, PartEntry, hashes_of_files, part_name
 from attn_cli.core.threads import one_blas_thread
 from attn_cli.errors import AttnError, MachineError, NoMemory, WriteError, refuse_input

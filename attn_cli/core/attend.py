@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
-from attn_cli.core import heads as one_head
+from attn_cli.core import heads as one_head, scores
 from attn_cli.core.arguments import read_count, read_heads, read_threads
 from attn_cli.core.heads import HeadInput, Links, blocks_of_rows
-from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, OnPart
 
@@ -157,10 +156,10 @@ def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPa
 
 def tiles_of(head: HeadInput) -> Tiles | None:
     """Return a head ready for the fast way; None where it is small, or only the readable way will do."""
-    rows_as_dot = score_named(head.score).as_dot
+    rows_as_dot = scores.score_named(head.score).as_dot
     if rows_as_dot is None or head.sink is not None or len(head.Q) * len(head.K) <= one_head.SMALL:
         return None
-    scale = scale_of(head.score, head.Q.shape[1]) if head.scale is None else head.scale
+    scale = scores.scale_of(head.score, head.Q.shape[1]) if head.scale is None else head.scale
     ready = head._replace(Q=rows_as_dot(head.Q), K=rows_as_dot(head.K), scale=scale)
     if not one_head.fits(ready.Q, ready.K, ready.V, ready.bias, ready.by_distance, scale=scale):
         return None

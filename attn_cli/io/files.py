@@ -7,12 +7,10 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from attn_cli.errors import AttnError, FileError, InputError, visible
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NUMBERS = (".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv", ".kv", ".model", ".vectors")
 SUFFIXES = (*NUMBERS, ".txt", ".vec", ".gz", ".xz", ".conllu")
@@ -23,8 +21,6 @@ UNFOLLOWED = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "
 
 def data_path(name: str) -> Path:
     """Return where the bundled file `name` lies: inside the installed package, else beside it."""
-    from pathlib import Path
-
     package = Path(__file__).resolve().parent.parent
     inside = package / "data" / name
     return inside if inside.exists() else package.parent / "data" / name
@@ -63,8 +59,6 @@ def looks_like_file(value: str) -> bool:
 
 def regular(path: str | Path) -> Path:
     """Return `path` if it is a readable regular file; raise FileError, saying why, if not."""
-    from pathlib import Path
-
     check_regular(path)
     return Path(path)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import cut, manifest as manifests, storage as reading
+from attn_cli.batch import Feed, chunks_of, cut, manifest as manifests, storage as reading
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
-from attn_cli.batch.lines import Feed, chunks_of
 from attn_cli.batch.storage import inputs_of
 from attn_cli.errors import FileError, InputError
 from tests.thorough import like_cases

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings
-from attn_cli.batch import compute
+from attn_cli.batch import Chunk, Job, compute
 from attn_cli.batch.compute import Computer, Row
 from attn_cli.batch.forms import write_chunk
-from attn_cli.batch.lines import Chunk, Job
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import json_line
 from attn_cli.trace import KEYS, OF_STEPS

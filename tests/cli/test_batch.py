@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, vectors as remembered
-from attn_cli.batch.lines import LONGEST_LINE, Feed, Job, chunks_of
+from attn_cli.batch import LONGEST_LINE, Feed, Job, chunks_of
 from attn_cli.batch.storage import inputs_of
 from attn_cli.batch.workers import outputs
 from attn_cli.vectors import bundled

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from attn_cli.batch.lines import Job
-from attn_cli.batch.storage import Input, inputs_of
+from attn_cli.batch import Job, storage
 from attn_cli.cli import deliver, read_text
 from attn_cli.cli.options import SETTINGS, argument, option, own, takes
 from attn_cli.core.threads import processors
@@ -177,9 +176,9 @@ def _check(asked: Asked, settings: Settings) -> None:
 
 
 def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:
-    inputs: list[Input] = []  # none for standard input
+    inputs: list[storage.Input] = []  # none for standard input
     if asked.files and asked.files != ["-"]:
-        inputs = inputs_of(asked.files)
+        inputs = storage.inputs_of(asked.files)
     else:
         read_text.wait_for_input()
     read_text.prepare_index(settings.embedding, "random, ")
@@ -211,7 +210,7 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     )
 
 
-def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:
+def _into_folder(asked: Asked, job: Job, files: Sequence[storage.Input]) -> tuple[int, int]:
     from attn_cli.batch.folder import absolute, folder_of  # loads NumPy
     from attn_cli.batch.run import write_folder
 

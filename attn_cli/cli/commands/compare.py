@@ -231,7 +231,7 @@ def heads(
 
 def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, view: View) -> None:
     view = choose(view, {*OF_BLOCKS, "rows"}, "heads --texts", "heads_of_texts")
-    from attn_cli.batch.lines import numbered
+    from attn_cli.batch import numbered
     from attn_cli.pipeline.heads_of_texts import measure_texts
     from attn_cli.render.views import heads_of_texts as views
 

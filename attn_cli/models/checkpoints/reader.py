@@ -11,7 +11,8 @@ from attn_cli.core.heads import QK, HeadWeights
 from attn_cli.core.threads import processors, run
 from attn_cli.errors import InputError, refuse_input, visible
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.models.checkpoints import Layer, Stack, blocks
+from attn_cli.models.checkpoints import Layer, Stack
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, logistic, softmax
 from attn_cli.models.checkpoints.quantized import Stored
 from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import FrozenNorm
@@ -90,9 +91,7 @@ class Reader(NamedTuple):
 
     def norm(self, name: str, x: Array, *shape: int) -> Array:
         """Return the normed rows; the norm's weights have a `shape`, or are one for each number of a row."""
-        return blocks.NORMS[self.stack.norm](
-            x, *self._norm_weights(name, *(shape or x.shape[-1:])), self.stack.eps
-        )
+        return NORMS[self.stack.norm](x, *self._norm_weights(name, *(shape or x.shape[-1:])), self.stack.eps)
 
     def frozen(self, name: str, row: Array) -> FrozenNorm:
         """Return a norm as it acts on rows (..., d)."""
@@ -114,7 +113,7 @@ def network(reader: Reader, layer: Layer, x: Array) -> Array:
     if (experts := reader.stack.experts) is None or "router" not in layer.names:
         return _dense(reader, layer, x)
     rows = x.reshape(-1, x.shape[-1])
-    shares, found = blocks.softmax(reader.role(layer, "router", rows, experts.number)), np.zeros_like(rows)
+    shares, found = softmax(reader.role(layer, "router", rows, experts.number)), np.zeros_like(rows)
     check_finite(f"{visible(reader.weights.folder)}, {layer.place}", shares)
     chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : experts.chosen]
     shares = np.take_along_axis(shares, chosen, axis=-1)
@@ -124,7 +123,7 @@ def network(reader: Reader, layer: Layer, x: Array) -> Array:
         at, rank = np.nonzero(chosen == n)
         found[at] += shares[at, rank, None] * _dense(reader, layer, rows[at], "expert_", int(n))
     if "shared_share" in layer.names:
-        counts = blocks.logistic(reader.role(layer, "shared_share", rows, 1))
+        counts = logistic(reader.role(layer, "shared_share", rows, 1))
         found += counts * _dense(reader, layer, rows, "shared_")
     return found.reshape(x.shape)
 
@@ -133,7 +132,7 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
     """Return what a network makes of words: of a layer, or of a `kind` in it, expert_ of this number or shared_."""
     roles = (role for role in ROLES if kind + role in layer.names)
     names = {role: layer.place + layer.names[kind + role].format(number) for role in roles}
-    activation, limit = blocks.ACTIVATIONS[reader.stack.activation], None
+    activation, limit = ACTIVATIONS[reader.stack.activation], None
     if (experts := reader.stack.experts) is not None and experts.clamp is not None:
         activation, limit = experts.clamp.gate, experts.clamp.up
     hidden: Array
