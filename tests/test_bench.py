@@ -1,7 +1,6 @@
 """The benchmark measures what it says: both sides in turn, right answers alone, every ratio with its quartiles."""
 
 import gc
-import math
 import sys
 from types import SimpleNamespace
 
@@ -68,20 +67,6 @@ def test_both_sides_of_every_race_agree(case: Case):
     made.ours(), made.theirs()
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_textbook_is_the_formula(causal: bool):
-    case = TINY._replace(tokens=5, dim=3, causal=causal)
-    weights, output = sides.textbook(case, 1).theirs()
-    Q, K, V = (M.astype(float) for M in sides.numbers(case))
-    assert weights.dtype == output.dtype == np.float32
-    for h in range(case.heads):
-        for i in range(5):
-            exps = [math.exp(Q[h, i] @ K[h, j] / math.sqrt(3)) for j in range(i + 1 if causal else 5)]
-            shares = [e / sum(exps) for e in exps] + [0.0] * (5 - len(exps))
-            assert weights[h, i] == pytest.approx(shares, abs=1e-6)
-            assert output[h, i] == pytest.approx(np.array(shares) @ V[h], abs=1e-6)
-
-
 def test_answers_that_differ_are_told_apart():
     weights, output = np.full((2, 3), 1 / 3, np.float32), np.ones((2, 4), np.float32)
     agree((weights, output), (weights * np.float32(1.00001), output))
@@ -100,6 +85,7 @@ def test_a_wrong_answer_is_an_error_and_is_not_timed(monkeypatch):
     def liar(case: Case, threads: int) -> Sides:
         right = sides.textbook(case, threads)
         weights, output = right.theirs()
+        assert weights.dtype == output.dtype == np.float32
         wrong = (weights[..., ::-1], output)
         return Sides(lambda: timed.append(1), right.theirs, lambda: agree(wrong, right.theirs()))
 

@@ -228,11 +228,6 @@ def outcome(found, codes, steps, answer, digits, singly):
     return "FALSELY NAMED" if found.likely else "NOT EXPLAINED"
 
 
-def two_of(codes, draw):
-    pairs = [pair for pair in itertools.combinations(codes, 2) if set(pair) != TOGETHER]
-    return [pairs[int(draw.integers(len(pairs)))]] if pairs else []
-
-
 def campaign(count, seed, told=None, least=2):
     """Return how answers were judged, counted by mistake; `told` gets each that was judged wrongly."""
     counts = {code: Counter() for code in (*CODES, "right", "two")}
@@ -244,7 +239,9 @@ def campaign(count, seed, told=None, least=2):
             digits = ROUNDINGS[n % len(ROUNDINGS)]
             on_the_way = digits if n % 3 == 0 else None
             singly = {}
-            for mistakes in ((), *((code,) for code in codes), *two_of(codes, draw)):
+            pairs = [pair for pair in itertools.combinations(codes, 2) if set(pair) != TOGETHER]
+            two = [pairs[int(draw.integers(len(pairs)))]] if pairs else []
+            for mistakes in ((), *((code,) for code in codes), *two):
                 own = np.random.default_rng([seed, n, *map(CODES.index, mistakes[:1])])  # which W, which head
                 steps = singly[mistakes] = solved(record, mistakes, own, on_the_way)
                 answer = handed(draw, steps, digits)

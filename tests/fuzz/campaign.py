@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -57,16 +57,12 @@ def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
     """Run a reader's cases in a process of their own, whose death would be a crash too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python 3.12 and later: a test's worker has threads
-        with ProcessPoolExecutor(1, get_context("fork"), _bound) as pool:
+        bounds = (resource.RLIMIT_AS, (MEMORY, MEMORY))
+        with ProcessPoolExecutor(1, get_context("fork"), resource.setrlimit, bounds) as pool:
             try:
                 return pool.submit(campaign, name, cases, seed, save).result()
             except BrokenProcessPool:
                 return Outcome(name, cases, died=1)
-
-
-def _bound() -> None:
-    with suppress(ValueError, OSError):  # not everywhere
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
@@ -87,7 +83,9 @@ def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outc
                     for _ in use(str(path), reader, rng):  # it stops when the file is open, and is then asked
                         outcome.opened += 1
                 except AttnError as error:
-                    _check_error(error)
+                    said = error.message + error.hint
+                    if not error.message or any(letter < " " for letter in said):
+                        raise Broken(f"no sound message: {said!r}") from error
                 if warned:
                     raise Broken(warned[0])
             except (Exception, Hangs) as error:
@@ -125,11 +123,6 @@ def _place() -> Iterator[tuple[Path, list[str]]]:
         os.environ["XDG_CACHE_HOME"] = f"{made}/cache"
         yield Path(made, "fuzz.dat"), warned
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _check_error(error: AttnError) -> None:
-    if not error.message or any(letter < " " for letter in error.message + error.hint):
-        raise Broken(f"no sound message: {error.message + error.hint!r}")
 
 
 def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, save: Path | None) -> None:

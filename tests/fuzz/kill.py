@@ -154,7 +154,9 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Iterat
         end, said = ended(process)
         wrong = unsound(on)
         if number == signal.SIGINT:
-            end = "before attn began" if _before_attn(end, said) else end
+            # No line of attn's is in the traceback: Python itself was starting.
+            is_before = "KeyboardInterrupt" in said and "attn_cli" not in said if said else end == "signal 2"
+            end = "before attn began" if is_before else end
             wrong += [] if end in ("exit 130", "exit 0", "before attn began") else [f"{end}: {said[-200:]}"]
             wrong += ["an interrupted run leaves a .part"] if on.parts() else []
         wrong += [] if end == "before attn began" else noise(said)
@@ -172,11 +174,6 @@ def _wait(on: Stage, process: "subprocess.Popen[bytes]", rng: Random, taken: flo
     while process.poll() is None and not [*folder.glob(".*.part")]:
         time.sleep(0.0002)
     time.sleep(rng.uniform(0, 0.004))
-
-
-def _before_attn(end: str, said: str) -> bool:
-    """Tell whether an interrupt met Python itself while it started: no line of attn's is in the traceback."""
-    return "KeyboardInterrupt" in said and "attn_cli" not in said if said else end == "signal 2"
 
 
 def prepare(on: Stage, is_older: bool) -> None:

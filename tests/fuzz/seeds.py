@@ -10,7 +10,7 @@ import struct
 import sys
 import types
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -58,12 +58,6 @@ def text(words: Sequence[str], dim: int, header: bool, end: str = "\n") -> bytes
     rows = numbers(len(words), dim).astype(float).round(3).tolist()
     lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True)]
     return "".join(line + end for line in ([f"{len(words)} {dim}"] if header else []) + lines).encode()
-
-
-def binary(words: Sequence[str], dim: int, newline: bytes) -> bytes:
-    rows = zip(words, numbers(len(words), dim), strict=True)
-    records = [word.encode() + b" " + row.tobytes() + newline for word, row in rows]
-    return b"%d %d\n" % (len(words), dim) + b"".join(records)
 
 
 def _texts(header: bool, end: str = "\n") -> list[Files]:
@@ -125,12 +119,9 @@ def _matrices() -> list[np.ndarray]:
     return [matrix, *map(matrix.astype, ("f8", "f2")), np.asfortranarray(matrix), matrix.astype(">f4")]
 
 
-def _word_list() -> bytes:
-    return "\n".join(WORDS).encode() + b"\n"
-
-
-def _npys() -> list[Files]:
-    return [{MAIN: npy(matrix), ".words": _word_list()} for matrix in _matrices()]
+def _with_words(found: Iterable[bytes]) -> list[Files]:
+    """Return files beside which their words stand."""
+    return [{MAIN: data, ".words": "\n".join(WORDS).encode() + b"\n"} for data in found]
 
 
 def _header_damaged(data: bytes, rng: Random) -> bytes:
@@ -171,11 +162,6 @@ def _npz_members() -> list[dict[str, bytes]]:
     return [{"words.npy": words, "vectors.npy": matrix} for words in lists] + [{"a.npy": matrix}]
 
 
-def _npzs() -> list[Files]:
-    beside, methods = {".words": _word_list()}, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    return [{MAIN: zipped(some, method), **beside} for some in _npz_members() for method in methods]
-
-
 def _members_damaged(data: bytes, rng: Random) -> bytes:
     members = dict(rng.choice(NPZ_MEMBERS))
     name = rng.choice(list(members))
@@ -210,12 +196,6 @@ def _tables() -> list[Files]:
         for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)]
         for matrix in (numbers(len(WORDS), 4),)
     ]
-
-
-def _bare() -> list[Files]:
-    beside, bias = {".words": _word_list()}, np.zeros(3, np.float32)
-    arrays = {"vectors": numbers(len(WORDS), 4)}, {"w": numbers(len(WORDS), 3), "b": bias}
-    return [{MAIN: safetensors(kept, {}), **beside} for kept in arrays]
 
 
 def _json_damaged(data: bytes, rng: Random) -> bytes:
@@ -331,6 +311,9 @@ NPZ_MEMBERS = _npz_members()
 def _readers() -> list[Reader]:
     plain = _texts(True), _texts(False), _texts(True, " \n") + _texts(False, "\t\r\n")
     unpacked = plain[0][:4] + plain[1][:4]
+    npzs = (zipped(some, how) for some in NPZ_MEMBERS for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    weights = {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)}
+    bare = (safetensors(kept, {}) for kept in ({"vectors": numbers(len(WORDS), 4)}, weights))
     return [
         Reader("word2vec text", plain[0], _plain),
         Reader("glove text", plain[1], _plain),
@@ -339,10 +322,14 @@ def _readers() -> list[Reader]:
         Reader("text.xz", _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)),
         Reader("word2vec .bin", _bins(b""), _plain, 0.97),
         Reader("word2vec .bin, lines", _bins(b"\n"), _plain, 0.97),
-        Reader("npy + words", _npys(), _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged)))),
-        Reader("npz", _npzs(), _either((0.5, _plain), (1, _any(_members_damaged)))),
+        Reader(
+            "npy + words",
+            _with_words(map(npy, _matrices())),
+            _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged))),
+        ),
+        Reader("npz", _with_words(npzs), _either((0.5, _plain), (1, _any(_members_damaged)))),
         Reader("attn's table", _tables(), _safetensors_damaged),
-        Reader("safetensors + words", _bare(), _safetensors_damaged),
+        Reader("safetensors + words", _with_words(bare), _safetensors_damaged),
         Reader("gensim .kv", _kvs(), _either((0.1, _as_it_is), (0.4, _scratched), (1, _plain))),
     ]
 
@@ -359,10 +346,15 @@ def _pack(seeds: list[Files], pack: Callable[[bytes], bytes]) -> list[Files]:
 def _bins(newline: bytes) -> list[Files]:
     doubled, few = (*WORDS, "cat", "dog", "cat"), ("cat", "ü", "dog")
     kinds = ((WORDS, 4), (WORDS, 2), (doubled, 3), (few, 1), (few, 8), (few, 40))
-    return [{MAIN: binary(words, dim, newline)} for words, dim in kinds]
+    found = []
+    for words, dim in kinds:
+        rows = zip(words, numbers(len(words), dim), strict=True)
+        records = [word.encode() + b" " + row.tobytes() + newline for word, row in rows]
+        found.append({MAIN: b"%d %d\n" % (len(words), dim) + b"".join(records)})
+    return found
 
 
 _FORMATS = _readers()
 EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
-_MIXED = Reader("mixed", [{MAIN: b"", ".words": _word_list()}], _any(_mixed))
+_MIXED = Reader("mixed", _with_words([b""]), _any(_mixed))
 READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
