@@ -69,8 +69,9 @@ def those_that_share():
         names = dict(zip(("W_q", "W_k", "W_v"), as_given, strict=True))
         yield names | biases | {"layout": layout}, attend(*parts, grouped=True), ""
     stacks = [by_head(M, n) for M, n in zip(W, (4, 2, 2), strict=True)]
-    names = dict(zip(("W_q", "W_k", "W_v"), stacks, strict=True))
-    yield {"X": X} | names, attend(*(X @ M for M in stacks), grouped=True), ""
+    for layout, as_given in (({}, stacks), ({"layout": "out-in"}, [M.swapaxes(1, 2) for M in stacks])):
+        names = dict(zip(("W_q", "W_k", "W_v"), as_given, strict=True))
+        yield {"X": X} | names | layout, attend(*(X @ M for M in stacks), grouped=True), ""
 
 
 def those_that_stretch():
@@ -91,6 +92,7 @@ ALIKE = [  # what is given, the weights and output that it has, and what a note 
     (CAPPED | {"scale": np.array(0.3), "softcap": np.array([1.5])}, CAPPED_AS, ""),
     (SCORED | {"scale": ROOT}, attend(Q, K, V), ""),
     (SCORED, attend(Q, K, V, scale=1), UNSCALED),
+    (QKV | {"score": "dot"}, attend(Q, K, V, scale=1), ""),
     ({"scaled_scores": RAW * ROOT, "V": V, "scale": ROOT}, attend(Q, K, V), "scaled already"),
     ({"masked_scores": MASKED, "V": V}, attend(Q, K, V, TRI), ""),
     ({"masked_scores": BLANK, "V": V}, attend(Q, K, V, TRI), ""),
