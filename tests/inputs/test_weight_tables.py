@@ -8,8 +8,8 @@ import pytest
 from attn_cli.errors import InputError
 from attn_cli.inputs.weight_tables import grid_of
 from tests.alike import assert_alike
-from tests.inputs.test_saved_weights import close, record, refused, saved, shares
-from tests.shell import attn, here
+from tests.inputs.test_saved_weights import close, put, record, refused, shares
+from tests.shell import attn, here, told
 from tests.trace.test_schema import read
 
 TEXTS = [
@@ -26,12 +26,11 @@ TEXTS = [
 
 @pytest.mark.parametrize("args", TEXTS, ids=" ".join)
 @pytest.mark.parametrize("form", [("csv",), ("tsv",), ("csv", "--tidy"), ("tsv", "--tidy")], ids=" ".join)
-def test_what_attn_writes_is_read_again(args, form, tmp_path):
+def test_what_attn_writes_is_read_again(args, form, at):
     told = read(here(*args, "-f", "json").out)
-    path = str(tmp_path / f"w.{form[0]}")
-    ran = here(*args, "-f", *form, "-o", path)
+    ran = here(*args, "-f", *form, "-o", f"w.{form[0]}")
     assert ran.code == 0, ran.err
-    found = record(path)
+    found = record(f"w.{form[0]}")
     for name in ("weights", "mask", "query_tokens", "key_tokens"):
         assert_alike(found[name], told[name])
     heads = [(head["name"], head["weights"]) for head in found["heads"]]
@@ -48,32 +47,29 @@ FORMS += [WHOLE.replace(",", "\t").replace("0.5", ".5")]
 
 
 @pytest.mark.parametrize("text", FORMS)
-def test_forms_of_one_matrix(text, tmp_path):
-    (tmp_path / "w.csv").write_bytes(text.encode())
-    found = record(str(tmp_path / "w.csv"))
+def test_forms_of_one_matrix(text, file):
+    found = record(file(text, "w.csv"))
     assert found["weights"] == [[0.5, 0.5], [1, 0]]
     assert found["query_tokens"] == found["key_tokens"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["w.csv", "w.tsv", "w"])
-def test_a_bare_matrix_has_no_tokens_until_they_are_typed(name, tmp_path):
+def test_a_bare_matrix_has_no_tokens_until_they_are_typed(name, at):
     weights = shares(3, 3)
-    np.savetxt(tmp_path / name, weights, delimiter="\t" if name == "w.tsv" else ",", fmt="%.18g")
-    found = record(str(tmp_path / name))
+    np.savetxt(name, weights, delimiter="\t" if name == "w.tsv" else ",", fmt="%.18g")
+    found = record(name)
     close(found["weights"], weights)
     assert found["query_tokens"] == ["q0", "q1", "q2"]
-    assert record(str(tmp_path / name), "--tokens", "a b c")["key_tokens"] == ["a", "b", "c"]
+    assert record(name, "--tokens", "a b c")["key_tokens"] == ["a", "b", "c"]
 
 
-def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_and_go_to_heads(tmp_path):
-    (tmp_path / "w.csv").write_text("query,a,b,c\na,1,,0\nb,.5,.5,\nc,,0,1\n")
-    found = record(str(tmp_path / "w.csv"))
+def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_and_go_to_heads(file):
+    path = file("query,a,b,c\na,1,,0\nb,.5,.5,\nc,,0,1\n", "w.csv")
+    found = record(path)
     assert found["mask"] == [[True, False, True], [True, True, False], [False, True, True]]
     assert found["mask_name"] == "as given"
-    path = str(tmp_path / "w.csv")
     here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
-    ran = here("heads", "--weights", path)
-    assert (ran.code, ran.err) == (0, "")
+    told("heads", "--weights", path)
     shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
     assert shown.out.splitlines()[3:6] == here("self", "the cat").out.splitlines()[3:6]
 
@@ -93,19 +89,16 @@ NO_TABLES = [
 
 
 @pytest.mark.parametrize(("text", "told"), NO_TABLES)
-def test_a_table_that_is_none_is_refused_in_a_line(text, told, tmp_path):
-    (tmp_path / "w.csv").write_text(text)
-    message = refused(str(tmp_path / "w.csv"))
+def test_a_table_that_is_none_is_refused_in_a_line(text, told, file):
+    message = refused(file(text, "w.csv"))
     assert told in message and "\x1b" not in message
 
 
-def test_a_table_has_no_arrays_and_no_batch_and_what_is_no_table_is_not_taken_for_one(tmp_path):
-    (tmp_path / "w.csv").write_text("1,0\n0,1\n")
+def test_a_table_has_no_arrays_and_no_batch_and_what_is_no_table_is_not_taken_for_one(file):
     for option in (("--array", "a"), ("--batch", "0")):
-        assert "is a table" in refused(str(tmp_path / "w.csv"), *option, code=2)
+        assert "is a table" in refused(file("1,0\n0,1\n", "w.csv"), *option, code=2)
     for data in (b"hello world\nfoo", b"\x00\x01,\x02", b"query\n"):
-        (tmp_path / "w.bin").write_bytes(data)
-        assert "neither JSON nor CSV" in refused(str(tmp_path / "w.bin"))
+        assert "neither JSON nor CSV" in refused(file(data, "w.bin"))
 
 
 def links(tokens, others, weights):
@@ -134,10 +127,10 @@ def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken_or_none():
 SOURCE, TARGET = ["A", "cat", "sat", "</s>"], ["Eine", "Katze", "saß"]
 
 
-def test_a_translator_s_arrays_have_the_tokens_that_are_typed_or_fit(tmp_path):
+def test_a_translator_s_arrays_have_the_tokens_that_are_typed_or_fit(at):
     arrays = {"encoder_attentions": shares(2, 2, 4, 4), "decoder_attentions": shares(2, 2, 3, 3, seed=1)}
     arrays |= {"cross_attentions": shares(2, 2, 3, 4, seed=2)}
-    path = saved(tmp_path / "t5.npz", arrays | {"tokens": np.array(SOURCE)})
+    path = put(arrays | {"tokens": np.array(SOURCE)})
     decoder, cross = ((path, "--array", f"{name}_attentions") for name in ("decoder", "cross"))
     typed = ("--tokens", " ".join(TARGET))
     assert record(*cross, *typed)["key_tokens"] == ["k0", "k1", "k2", "k3"]
@@ -149,28 +142,24 @@ def test_a_translator_s_arrays_have_the_tokens_that_are_typed_or_fit(tmp_path):
     assert "--tokens holds 2 tokens" in refused(*decoder, "--tokens", "a b")
 
 
-def test_typed_tokens_overrule_a_files_own_even_broken_ones_and_a_batch_chooses_its_own(tmp_path):
+def test_typed_tokens_overrule_a_files_own_even_broken_ones_and_a_batch_chooses_its_own(at):
     held = {"weights": shares(2, 3).tolist(), "tokens": ["a", "b"], "context_tokens": ["c", "d"]}
-    path = saved(tmp_path / "a.json", held)
-    assert "--context-tokens overrules" in refused(path)
-    assert record(path, "--context-tokens", "x y z")["key_tokens"] == ["x", "y", "z"]
-    path = saved(tmp_path / "a.json", {"weights": [[1.0]], "tokens": [""]})
-    assert "token 0 is empty" in refused(path)
-    assert record(path, "--tokens", "a")["key_tokens"] == ["a"]
-    tokens = [["a", "b"], ["c", "d"]]
-    path = saved(tmp_path / "a.json", {"weights": shares(2, 1, 2, 2).tolist(), "tokens": tokens})
+    assert "--context-tokens overrules" in refused(held)
+    assert record(held, "--context-tokens", "x y z")["key_tokens"] == ["x", "y", "z"]
+    held = {"weights": [[1.0]], "tokens": [""]}
+    assert "token 0 is empty" in refused(held) and record(held, "--tokens", "a")["key_tokens"] == ["a"]
+    held = {"weights": shares(2, 1, 2, 2).tolist(), "tokens": [["a", "b"], ["c", "d"]]}
     for n in (0, 1):
-        assert record(path, "--batch", str(n))["query_tokens"] == tokens[n]
+        assert record(held, "--batch", str(n))["query_tokens"] == held["tokens"][n]
 
 
 @pytest.mark.parametrize("text", [0, 1, 2])
-def test_a_typed_batch_makes_the_first_of_three_or_four_axes_the_batch_also_of_each_layer(text, tmp_path):
+def test_a_typed_batch_makes_the_first_of_three_or_four_axes_the_batch_also_of_each_layer(text, at):
     weights, means = shares(3, 2, 4, 4), shares(3, 4, 4)
-    path = saved(tmp_path / "a.npy", weights)
-    found = record(path, "--batch", str(text), "--head", "all")
+    found = record(weights, "--batch", str(text), "--head", "all")
     close([head["weights"] for head in found["heads"]], weights[text])
     assert not any("Layer" in note for note in found["notes"])
-    close(record(saved(tmp_path / "b.npy", means), "--batch", str(text))["weights"], means[text])
+    close(record(means, "--batch", str(text))["weights"], means[text])
     layers = {f"layer_{n}": shares(3, 2, 4, 4, seed=n) for n in range(2)}
-    found = record(saved(tmp_path / "a.npz", layers), "--batch", str(text), "--layer", "0", "--head", "1")
+    found = record(layers, "--batch", str(text), "--layer", "0", "--head", "1")
     close(found["weights"], layers["layer_0"][text, 1])
