@@ -10,6 +10,7 @@ app.COMMANDS.update(
         name: ("data.making.commands", name.replace("-", "_"))
         for name in (
             "train",
+            "encoder",
             "one-layer",
             "passages",
             "splice",

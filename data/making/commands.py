@@ -7,7 +7,13 @@ from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import visible
 from attn_cli.settings.declare import OUTPUT, TRAINING
-from data.making.settings import DeepTraining, LanguageTraining, OneLayerTraining, Pretraining
+from data.making.settings import (
+    DeepTraining,
+    EncoderTraining,
+    LanguageTraining,
+    OneLayerTraining,
+    Pretraining,
+)
 
 
 def train(
@@ -56,6 +62,51 @@ def train(
             spliced,
         )
     say_trained(made)
+
+
+def encoder(
+    folder: str = argument("FOLDER", "A pretrained encoder: model.safetensors, config.json, tokenizer.json."),
+    treebanks: list[str] = argument("TREEBANK...", TREEBANK),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    some: list[str] | None = own(
+        "TREEBANK",
+        "One of the treebanks of which a sixth of the sentences will do. May be repeated.",
+        TRAINING,
+    ),
+    dev: list[str] | None = own(
+        "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", TRAINING
+    ),
+    embedding: Vectors = None,
+    *,
+    settings: EncoderTraining,
+) -> None:
+    """Learn heads on top of a pretrained encoder of word pieces: a teacher for `train --teacher`.
+
+    It is no model for attn itself. Ctrl-C ends it and writes what whole passes have learned.
+
+    Example: python -m data.making encoder bert/ en_ewt-ud-train.conllu -o teacher.safetensors
+    """
+    from attn_cli.errors import count
+    from attn_cli.io.console import say
+    from attn_cli.io.progress import TrainingBar
+    from attn_cli.io.signals import raised
+    from data.making.train_encoder import train_encoder
+
+    prepare_index(embedding)
+    vectors = embedding or "word2vec"
+    with TrainingBar() as bar, raised():
+        done = train_encoder(
+            folder,
+            treebanks,
+            some or [],
+            output,
+            dev or [],
+            vectors,
+            settings,
+            bar,
+            lambda epoch: say_epoch(bar, epoch),
+        )
+    say(f"attn: wrote {visible(output)}: {count(done, 'pass', 'passes')}.")
 
 
 def one_layer(

@@ -61,7 +61,7 @@ class Deep(OneLayer):
 
     def __init__(
         self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None,
-        texts: Iterable[EncodedSentence] = (),
+        texts: Iterable[EncodedSentence] = (), below: Layers | None = None,
     ) -> None:  # fmt: skip
         self.torch = torch = seeded(settings.seed, settings.threads)
         self.settings = settings
@@ -72,7 +72,7 @@ class Deep(OneLayer):
         sizes = LayerSizes(settings.layers, settings.heads, settings.width, settings.wide, settings.reach)
         if lower:
             sizes = lower.sizes  # of the same, but for the last layer's reach
-        self.below = Layers(vectors, len(words.names), sizes)
+        self.below = below or Layers(vectors, len(words.names), sizes)
         self.tensors = self.below.tensors
         last = settings.layers - 1
         self.tensors |= self.below.attention(last, len(words.heads), settings.dim, settings.reach)
@@ -162,7 +162,7 @@ class Deep(OneLayer):
 
     def _step(self, rate: float, backward: Callable[[], None]) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("share", 1.0)
         self.optimizer.zero_grad()
         backward()
         self.torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)

@@ -16,9 +16,11 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
+from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors import as_text
 from data.making.corpus import lines
 from data.making.deep import Deep
+from data.making.encoder import EncoderFile, is_encoder, read_encoder
 from data.making.lower import Lower, read_lower, sized
 from data.making.settings import DeepTraining
 
@@ -37,7 +39,7 @@ class Teachers:
     teacher's weight of a word on itself is multiplied by the ratio of the two.
     """
 
-    def __init__(self, models: Sequence[Lower], texts: Sequence[str]) -> None:
+    def __init__(self, models: Sequence[Lower | EncoderFile], texts: Sequence[str]) -> None:
         self.models = models
         self.texts = texts
         self.words_read = 0
@@ -46,14 +48,18 @@ class Teachers:
         """Build the models, for these heads, and begin to read; `words` knows all words of the vectors (`know_all`)."""
         vectors, wanted = words.matrix(), np.array(balances(words.heads, settings.balance or 0))
         self.words = words
-        self.learners, self.ratios = [], []
+        self.learners: list[Deep] = []
+        self.ratios: list[NDArray[np.float32]] = []
         for model in self.models:
-            if model.names != words.names:
+            if isinstance(model, EncoderFile):
+                self.learners.append(model.learner(words, vectors, settings.seed, settings.threads))
+            elif model.names != words.names:
                 raise InputError(
                     f"{model.name} has other features of spelling than what is to learn from it."
                 )
-            own = sized(DeepTraining(seed=settings.seed, threads=settings.threads), model)
-            self.learners.append(Deep(words, vectors, own.with_defaults(), model))
+            else:
+                own = sized(DeepTraining(seed=settings.seed, threads=settings.threads), model)
+                self.learners.append(Deep(words, vectors, own.with_defaults(), model))
             self.ratios.append(self._ratio(model, wanted))
         self.known = [
             relation.distance is None
@@ -63,7 +69,7 @@ class Teachers:
         ]
         self.lines = self._endless()
 
-    def _ratio(self, model: Lower, wanted: NDArray[np.float64]) -> NDArray[np.float32]:
+    def _ratio(self, model: Lower | EncoderFile, wanted: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return by what a teacher's weights of words on themselves are to be multiplied, (h, 1)."""
         settings = model.facts.get("settings")
         try:
@@ -103,7 +109,8 @@ class Teachers:
         known = np.repeat(np.array(self.known, dtype=bool)[:, np.newaxis], n, axis=1)
         rows = np.array([words.row(token) for token in tokens], dtype=np.intp)
         features = [words.spelling(token) for token in tokens]
-        return EncodedSentence(rows, features, [{} for _ in words.heads], known)
+        line = Sentence(tuple(tokens), (), (), (), ())  # nobody parsed it
+        return EncodedSentence(rows, features, [{} for _ in words.heads], known, (line,))
 
     def batch(self, some: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]]) -> Batch:
         """Return lines as a batch whose targets are the mean weights of the teachers, who see the hidden words."""
@@ -133,7 +140,10 @@ def read_teachers(models: Sequence[str], texts: Sequence[str], table: Vectors) -
         raise UsageError(f"{given} needs {missing}.", f"Name {what}.", missing)
     if not models:
         return None
-    found = [read_lower(path, table, "--teacher") for path in models]
+    found = [
+        read_encoder(path, table) if is_encoder(path) else read_lower(path, table, "--teacher")
+        for path in models
+    ]
     for one in found:
         if not one.heads:
             raise UsageError(

@@ -100,6 +100,31 @@ class OneLayerTraining(ModelTraining):
 
 
 @dataclass(frozen=True)
+class EncoderTraining:
+    """How heads are learned on top of a pretrained encoder, to be a teacher."""
+
+    relations: str | None = MODEL(
+        "The heads to learn, between commas.", metavar="NAMES", unset="all that the treebanks teach"
+    )
+    epochs: int = number(4, TRAINING, "Passes over the sentences.", 10_000)
+    rate: float = step_size(0.0012)
+    balance: str = TRAINING(
+        "Loss weight of words without the relation, relative to those with it.",
+        "2,head=0.15,subject=1,object=1",
+        metavar="F,...",
+    )
+    seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
+    threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
+    # The rest is not an option.
+    dim: int = 64
+    reach: int = 60
+    dropout: float = 0.3
+    itself: int = 1000
+    batch: int = 700
+    keep: float = 0.995
+
+
+@dataclass(frozen=True)
 class Pretraining:
     """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
 
@@ -163,7 +188,7 @@ class LanguageTraining:
 
 
 def check_before(
-    settings: DeepTraining | LanguageTraining | OneLayerTraining | Pretraining,
+    settings: DeepTraining | EncoderTraining | LanguageTraining | OneLayerTraining | Pretraining,
     files: Iterable[str],
     output: str,
 ) -> None:
@@ -171,7 +196,10 @@ def check_before(
     for path in files:
         regular(path)
     check(settings)
-    if not isinstance(settings, OneLayerTraining) and settings.width % settings.heads:
+    if (
+        isinstance(settings, DeepTraining | LanguageTraining | Pretraining)
+        and settings.width % settings.heads
+    ):
         raise UsageError(
             f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
             option="--heads",
