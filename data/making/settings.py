@@ -62,10 +62,16 @@ class DeepTraining:
         bounds=(0, 100),
         hint="Give a number from 0 to 100.",
     )
+    splices: float = TRAINING(
+        "With --spliced, words of its passages for each word of the sentences.",
+        1.5,
+        metavar="F",
+        bounds=(0, 100),
+        hint="Give a number from 0 to 100.",
+    )
     # The rest is not an option.
     endings: int = 600
     itself: int | None = None
-    splices: float = 1.5  # words of spliced passages for each word of the sentences, with --spliced
     apart: float = 0.6  # of these, the share whose lines and clauses are read apart
     compared: int = 96  # passages of a batch of those
     contrast: float = 1.0  # what such a comparison counts
