@@ -11,6 +11,7 @@ app.COMMANDS.update(
         for name in (
             "train",
             "encoder",
+            "label",
             "one-layer",
             "passages",
             "splice",

@@ -33,6 +33,9 @@ def train(
         "Spliced passages (python -m data.making splice) to learn from as well, three words for each of the others.",
         TRAINING,
     ),
+    labelled: str | None = own(
+        "FILE", "Text with a teacher's weights (python -m data.making label), in place of both.", TRAINING
+    ),
     embedding: Vectors = None,
     *,
     settings: DeepTraining,
@@ -60,6 +63,7 @@ def train(
             teacher or [],
             text or [],
             spliced,
+            labelled,
         )
     say_trained(made)
 
@@ -107,6 +111,36 @@ def encoder(
             lambda epoch: say_epoch(bar, epoch),
         )
     say(f"attn: wrote {visible(output)}: {count(done, 'pass', 'passes')}.")
+
+
+def label(
+    teacher: str = argument("MODEL", "A model of train or encoder."),
+    texts: list[str] = argument("TEXT...", "A sentence on each line: plain, .gz or .xz."),
+    output: str = own("FILE", "Where the labels go (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    words: int = own(
+        "N", "Words to read; after the last line, the first comes again.", TRAINING, default=5_000_000
+    ),
+    threads: int = own("N", "Threads; the last digits depend on it.", TRAINING, default=1),
+    embedding: Vectors = None,
+) -> None:
+    """Write down where a teacher's heads look in running text, for `train --labelled` to learn from many times.
+
+    Ctrl-C ends it and writes what was read.
+
+    Example: python -m data.making label encoder.safetensors corpus.txt.xz -o labels.safetensors
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.progress import Progress
+    from attn_cli.io.signals import raised
+    from data.making.labels import label_file
+
+    prepare_index(embedding)
+    with Progress("attn:") as progress, raised():
+        vectors = embedding or "word2vec"
+        made = label_file(
+            teacher, texts, output, words, threads, vectors, lambda n: progress.rate(n, "words", words)
+        )
+    say(f"attn: wrote {visible(output)}: {made.words:,} words in {made.lines:,} lines.")
 
 
 def one_layer(

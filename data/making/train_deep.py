@@ -30,6 +30,7 @@ from attn_cli.vectors.lookup import open_table
 from data.making.contrast import SplicedText, apart, together
 from data.making.deep import Deep
 from data.making.imitation import Teachers, know_all, read_teachers
+from data.making.labels import Labelled
 from data.making.lower import Lower, read_lower, sized
 from data.making.settings import DeepTraining, check_before
 from data.making.state import State
@@ -167,15 +168,21 @@ class DeepTrainer(Trainer):
 def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: DeepTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None], teachers: Sequence[str] = (),
-    texts: Sequence[str] = (), spliced: str | None = None,
+    texts: Sequence[str] = (), spliced: str | None = None, labelled: str | None = None,
 ) -> Trained:  # fmt: skip
     """Learn a model of several layers from treebanks (and passages) and write it to `output`, all or nothing.
 
-    With `teachers`, models, it also learns their weights on the running text `texts`; with `spliced`, a file of
-    passages (python -m data.making splice), what their pronouns stand for. An interrupt ends the training;
-    the model of the last whole pass is written.
+    With `teachers`, models, it also learns their weights on the running text `texts`, or those that are written in
+    `labelled`; with `spliced`, a file of passages (python -m data.making splice), what their pronouns stand for. An
+    interrupt ends the training; the model of the last whole pass is written.
     """
-    for path in (*treebanks, *dev, *filter(None, [settings.pretrained, spliced]), *teachers, *texts):
+    for path in (
+        *treebanks,
+        *dev,
+        *filter(None, [settings.pretrained, spliced, labelled]),
+        *teachers,
+        *texts,
+    ):
         regular(path)
     table = open_table(embedding)
     lower = read_lower(settings.pretrained, table) if settings.pretrained else None
@@ -188,7 +195,11 @@ def train_file(
             "--spliced teaches the head antecedent, which is not to be learned.", "Leave it out.", "--spliced"
         )
     check_balance(settings.balance or "0", heads)
-    models = read_teachers(teachers, texts, table)
+    if labelled and (teachers or texts):
+        raise UsageError(
+            "--labelled has text and its teacher.", "Leave out --teacher and --text.", "--teacher"
+        )
+    models = Labelled(labelled) if labelled else read_teachers(teachers, texts, table)
     if models and settings.freeze:
         raise UsageError("--teacher needs no --freeze.", "Leave out --teacher and --text.", "--teacher")
     check_before(settings, [], output)
@@ -207,7 +218,7 @@ def train_file(
     if models:
         known = {*_chain(lower)}  # their own facts stand above
         facts["teachers"] = {one.name: {} if one.name in known else dict(one.facts) for one in models.models}
-    about = {"texts": [*treebanks, *teachers, *texts, spliced], **asdict(settings)}
+    about = {"texts": [*treebanks, *teachers, *texts, spliced, labelled], **asdict(settings)}
     state = State(output, trainer.learner, trainer.draw, about)
     trainer.go_on(state)
     made = train(trainer, output, heads, facts, held_back, report, report_epoch)

@@ -17,7 +17,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "s", "##s", "##t
 
 
 @pytest.fixture
-def bert(folder):  # noqa: F811
+def bert(folder):
     """A folder with a small BERT, as transformers writes it."""
     missing = "PyTorch and transformers are not installed: pip install torch transformers"
     for name in ("torch", "transformers", "tokenizers"):
@@ -32,7 +32,7 @@ def bert(folder):  # noqa: F811
     model = BertModel(BertConfig(vocab_size=len(PIECES), max_position_embeddings=32, **sizes))
     model.save_pretrained(folder / "bert")
     vocabulary = {piece: n for n, piece in enumerate(PIECES)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.save(str(folder / "bert" / "tokenizer.json"))
@@ -47,7 +47,7 @@ def batch(*texts):
     return SimpleNamespace(words=np.zeros((len(texts), longest), int), texts=sentences, features=features)
 
 
-def test_the_rows_of_words_are_means_of_the_rows_that_transformers_gives_their_pieces(folder, bert):  # noqa: F811
+def test_the_rows_of_words_are_means_of_the_rows_that_transformers_gives_their_pieces(folder, bert):
     import torch
 
     encoder = Encoder(read_folder(folder / "bert"), np.zeros((1, 4), np.float32), 3)
@@ -64,7 +64,7 @@ def test_the_rows_of_words_are_means_of_the_rows_that_transformers_gives_their_p
     assert encoder.pieces("zebra") == [PIECES.index("[UNK]")] == encoder.pieces("")
 
 
-def test_a_student_learns_from_an_encoder_that_learned(folder, bert):  # noqa: F811
+def test_a_student_learns_from_an_encoder_that_learned(folder, bert):
     learn = ["encoder", "bert", "whole.conllu", "--relations", "subject,object", "-e", "v.txt"]
     ran = making(*learn, "--epochs", "60", "--rate", "0.02", "-o", "teacher.safetensors", cwd=folder)
     assert ran.code == 0, ran.err
@@ -78,9 +78,23 @@ def test_a_student_learns_from_an_encoder_that_learned(folder, bert):  # noqa: F
     assert objects(folder, "student.safetensors") == [2, 2], "its treebank has no object"
     facts = read_model(str(folder / "student.safetensors")).facts
     assert facts["teachers"]["teacher.safetensors"]["pretrained"] == "bert"
+    label = ["label", "teacher.safetensors", "text.txt", "--words", "200", "-e", "v.txt"]
+    ran = making(*label, "-o", "labels.safetensors", cwd=folder)
+    assert ran.code == 65 and "at least 4 words" in ran.err, "the lines have three"
+    (folder / "long.txt").write_text((folder / "text.txt").read_text().replace("\n", " here\n"))
+    label[2] = "long.txt"
+    ran = making(*label, "-o", "labels.safetensors", cwd=folder)
+    assert ran.code == 0 and "200 words in 50 lines" in ran.err, ran.err
+    taught = ["--labelled", "labels.safetensors", "--epochs", "200", "-o", "again.safetensors"]
+    ran = making(*LEARN, "none.conllu", *taught, cwd=folder)
+    assert ran.code == 0, ran.err
+    assert objects(folder, "again.safetensors") == [2, 2]
+    facts = read_model(str(folder / "again.safetensors")).facts
+    assert facts["teachers"]["teacher.safetensors"]["pretrained"] == "bert"
+    assert facts["imitated_on"]["texts"] == ["long.txt"]
 
 
-def test_some_sentences_of_a_treebank_will_do(folder, bert):  # noqa: F811
+def test_some_sentences_of_a_treebank_will_do(folder, bert):
     learn = ["encoder", "bert", "whole.conllu", "none.conllu", "-e", "v.txt", "--epochs", "1"]
     for name, some in (("all", []), ("some", ["--some", "whole.conllu"])):
         ran = making(*learn, *some, "-o", f"{name}.safetensors", cwd=folder)
@@ -89,7 +103,7 @@ def test_some_sentences_of_a_treebank_will_do(folder, bert):  # noqa: F811
 
 
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
-def test_a_folder_without_an_encoder_is_refused(missing, folder):  # noqa: F811
+def test_a_folder_without_an_encoder_is_refused(missing, folder):
     (folder / "bert").mkdir()
     for name in {"config.json", "tokenizer.json"} - {missing}:
         (folder / "bert" / name).write_text("{}")
