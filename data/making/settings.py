@@ -69,9 +69,11 @@ class DeepTraining:
         bounds=(0, 100),
         hint="Give a number from 0 to 100.",
     )
+    itself: int | None = number(
+        None, MODEL, "The commonest words that have a learned vector of their own.", 100_000, 0, unset="1000"
+    )
     # The rest is not an option.
     endings: int = 600
-    itself: int | None = None
     apart: float = 0.6  # of these, the share whose lines and clauses are read apart
     compared: int = 96  # passages of a batch of those
     contrast: float = 1.0  # what such a comparison counts
