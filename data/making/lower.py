@@ -123,7 +123,8 @@ def sized(settings: DeepTraining, lower: Lower | None) -> DeepTraining:
     if lower is None:
         return settings
     usual = DeepTraining()
-    sizes = lower.sizes._asdict() | {"reach": lower.reach} | ({"dim": lower.dim} if lower.dim else {})
+    sizes = lower.sizes._asdict() | {"reach": lower.reach, "itself": lower.itself}
+    sizes |= {"dim": lower.dim} if lower.dim else {}
     for name, size in sizes.items():
         asked = getattr(settings, name)
         if name == "reach" and asked != usual.reach and asked > size:
@@ -135,4 +136,4 @@ def sized(settings: DeepTraining, lower: Lower | None) -> DeepTraining:
                 + (" A longer reach is taken." if name == "reach" else ""),
                 f"--{name}",
             )
-    return replace(settings, **sizes, endings=lower.endings, itself=lower.itself)
+    return replace(settings, **sizes, endings=lower.endings)
