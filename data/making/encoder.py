@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.types import Arrays
     from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
     from data.making.contrast import Apart
 
     Tensor = Any  # PyTorch is not there when types are checked

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attn_cli.io.types import Arrays, StageReport
     from attn_cli.learn.train import Epoch
     from attn_cli.learn.treebank import Sentence
-    from attn_cli.vectors.table import Vectors
+    from attn_cli.vectors import Vectors
     from data.making.deep import Deep
 
 SOME, SHORT = 0.15, 3  # of some treebanks, this share of the sentences of more words than this
