@@ -37,6 +37,10 @@ def screen(*args, text=CAT, width="80"):
     return told("compare", text, *args, "--width", width)
 
 
+def said(*args, text=CAT):
+    return " ".join(screen(*args, text=text).split())
+
+
 def refused(*args, text=CAT, env=None):
     return shell.refused("compare", text, *args, env=env)
 
@@ -73,13 +77,12 @@ def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_fi
 
 def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared_with_the_first():
     found = record("--vary", "mask=none,causal")
+    (change,) = found["changes"]
     assert [one["kind"] for one in found["records"]] == ["self", "masked"]
-    for i, row in enumerate(found["difference"]):
-        assert [d is None for d in row] == [j > i for j in range(6)]
-    assert (found["changes"][0]["masked_only_before"], found["changes"][0]["masked_only_after"]) == (0, 15)
-    out = screen("--vary", "mask=none,causal")
-    assert "15 links are masked with causal alone" in plain(" ".join(out.split()))
-    assert "masked is not a weight of zero" in " ".join(out.split())
+    assert [[d is None for d in row] for row in found["difference"]] == (np.tri(6) == 0).tolist()
+    assert (change["masked_only_before"], change["masked_only_after"]) == (0, 15)
+    out = said("--vary", "mask=none,causal")
+    assert "15 links are masked with causal alone" in out and "masked is not a weight of zero" in out
     found = record("--vary", "t=1,0.5,2")
     assert found["values"] == [1, 0.5, 2]
     assert found["difference"] is None and found["largest_mover"] is None
@@ -98,15 +101,15 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
     assert 3 in wanted and f"{len(wanted)} of 9 queries have another strongest key" in found["summary"]
     row = record("--vary", "head=subject,next", "-q", "fox", text=FOX)  # counted among the rows shown
     assert row["changes"][0]["strongest_changed"] == [0] and '"fox"' in row["summary"]
-    found = record("--vary", "score=scaled,dot", "-q", "the")
+    found, whole = (record("--vary", "score=scaled,dot", *more) for more in (("-q", "the"), ()))
     assert [one["query_tokens"] for one in found["records"]] == [["the"], ["the"]]
-    assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
-    whole = record("--vary", "score=scaled,dot")
-    row = found["records"][0]["query_rows"][0]
-    assert_alike(found["difference"][0], whole["difference"][row])
+    assert found["largest_mover"]["cell"][0] == 0
+    (row,) = found["records"][0]["query_rows"]
+    assert_alike(found["difference"], [whole["difference"][row]])
     found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
-    assert [one["kind"] for one in found["records"]] == ["cross", "cross"]
-    assert found["records"][0]["key_tokens"] == ["likes", "coffee"]
+    assert [(one["kind"], one["key_tokens"]) for one in found["records"]] == [
+        ("cross", ["likes", "coffee"])
+    ] * 2
 
 
 def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
@@ -118,7 +121,7 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
         f'the largest mover is "{mover["query"]}" looking at "{mover["key"]}", from {mover["from"]:.3f} to '
         f"{mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
     )
-    assert " ".join(found["summary"].split()) in " ".join(screen("--vary", "score=scaled,dot").split())
+    assert " ".join(found["summary"].split()) in said("--vary", "score=scaled,dot")
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
@@ -164,29 +167,26 @@ def test_an_option_that_changes_nothing_is_told_and_why(line, why):
     assert found["largest_mover"] is None
 
 
-@pytest.mark.parametrize(("line", "said"), cases(OTHER_TOKENS))
-def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(line, said):
+@pytest.mark.parametrize(("line", "which"), cases(OTHER_TOKENS))
+def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(line, which):
     vary, text, *more = line
     args = ("--vary", vary, *more)
     found = record(*args, text=text)
     assert found["difference"] is None and found["changes"] == []
-    assert said in found["summary"] and "cannot be compared one by one" in found["summary"]
-    assert said in " ".join(screen(*args, text=text).split())
+    assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
+    assert which in said(*args, text=text)
     assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
-@pytest.mark.parametrize(("line", "said"), cases(WRONG.replace("ESC", "\x1b")))
-def test_what_cannot_be_varied_is_wrong_usage_and_the_value_is_named(line, said):
-    err = refused("--vary", *line)
-    assert said in err and "\x1b" not in err
-
-
-def test_nothing_varied_is_refused_and_a_variable_is_not_blamed():
+def test_what_cannot_be_varied_is_wrong_usage_the_value_is_named_and_a_variable_is_not_blamed():
+    for line, why in cases(WRONG.replace("ESC", "\x1b")):
+        err = refused("--vary", *line)
+        assert why in err and "\x1b" not in err
     assert "--vary OPTION=A,B" in refused()
     assert here("compare", CAT, "--vary", "score=scaled,dot", env={"ATTN_SCORE": "cosine"}).code == 0
-    refused("--vary", "mask=none,casual", env={"ATTN_MASK": "causal"})
-    refused("--vary", "t=1,0", env={"ATTN_TEMPERATURE": "2"})
-    refused("--vary", "score=foo,dot", env={"ATTN_SCORE": "dot"})
+    others = {"ATTN_MASK": "causal", "ATTN_TEMPERATURE": "2", "ATTN_SCORE": "dot"}
+    for vary in ("mask=none,casual", "t=1,0", "score=foo,dot"):
+        refused("--vary", vary, env=others)
     assert set(VARIED) == set(Settings.__dataclass_fields__) - set(SHOWN_ONLY)
     with pytest.raises(UsageError, match="cannot vary 'top'"):
         compare("a", None, Settings(), "top", (1, 2))
@@ -229,8 +229,8 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     assert first[:2] == [found["query"], found["key"]]
     text = screen("--vary", "t=0.5,1,4", "--top", "2")
     assert "from 1 to 0.5:" in text and "from 1 to 4:" in text
-    text = " ".join(screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c").split())
-    assert 'only with words: "b"; only with whitespace: "b,"' in text
+    which = 'only with words: "b"; only with whitespace: "b,"'
+    assert which in said("--vary", "tokenizer=characters,words,whitespace", text="a b, c")
     out = screen("--vary", "t=1,2", "--top", "3")
     part = out.split("What moved most from 1 to 2:\n")[1].split("\n\n")[0]
     assert len(part.splitlines()) == 3
@@ -239,7 +239,7 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     assert "There is one key, and it gets all the weight." in summary
 
 
-def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(tmp_path):
+def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(file):
     more = (*RANDOM, "-f", "csv", "--tokenizer", "whitespace")
     ran = here("compare", "=a b", "--vary", "mask=none,causal", *more)
     rows = list(csv.reader(io.StringIO(ran.out)))
@@ -249,24 +249,20 @@ def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_diff
     assert float(rows[3][4]) == float(rows[3][3]) - float(rows[3][2])
     assert "With mask causal instead of none" in ran.err
     out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
-    for title in ("### score scaled", "### score dot", "## The difference: dot minus scaled"):
-        assert title in out
+    assert {"### score scaled", "### score dot", "## The difference: dot minus scaled"} <= {*out.splitlines()}
     assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
     lines = screen("--vary", "score=scaled,dot").splitlines()
     assert any(re.fullmatch(r"score scaled +score dot *", line) for line in lines)
     assert sum(line.startswith("shades: .0") for line in lines) == 1, "one legend for both"
-    lines = screen("--vary", "score=scaled,dot", width="40").splitlines()
-    assert "score scaled" in lines and "score dot" in lines
+    assert {"score scaled", "score dot"} <= {*screen("--vary", "score=scaled,dot", width="40").splitlines()}
     for width in range(20, 100, 4):
         out = screen("--vary", "score=scaled,dot", width=str(width)).split("The difference")[0]
         blocks = {bool(re.search("[▂▃▄▅▆▇]", part)) for part in out.split("shades")[0].split("score ")[-2:]}
         assert len(blocks) == 1, width
     out = screen("--vary", "t=1,1.00001", *RANDOM)
     assert re.search(r"[+-]\d\.\d+e-0[5-9]", out.split("The difference")[1])
-    paths = [tmp_path / f"{'long-' * 8}{name}.txt" for name in ("one", "two")]
-    for path, number in zip(paths, "01", strict=True):
-        path.write_text(f"a 1 {number}\nb 0 1\n")
-    out = screen("--vary", f"e={','.join(map(str, paths))}", text="a b", width="400")
+    paths = [file(f"a 1 {n}\nb 0 1\n", f"{'long-' * 8}{name}.txt") for n, name in enumerate(("one", "two"))]
+    out = screen("--vary", f"e={','.join(paths)}", text="a b", width="400")
     assert "one.txt" in out and "two.txt" in out
 
 
@@ -312,12 +308,10 @@ def test_long_names_ties_signs_and_values_are_told_as_they_are():
 @pytest.mark.parametrize("palette", ["viridis", "blues"])
 @pytest.mark.parametrize("colors", [16, 256, 1 << 24])
 def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by_lightness(palette, colors):
-    styles = shades(palette, colors, is_difference=True)
+    styles = [style.bgcolor.get_truecolor() for style in shades(palette, colors, is_difference=True)]
     assert len(styles) == 64
-    middle = [styles[n].bgcolor.get_truecolor() for n in (31, 32)]
-    for color in middle:
-        assert max(color) - min(color) < 24, "grey, black or white"
-    low, high = styles[0].bgcolor.get_truecolor(), styles[-1].bgcolor.get_truecolor()
+    assert max(max(color) - min(color) for color in styles[31:33]) < 24, "grey, black or white"
+    low, high = styles[0], styles[-1]
     assert low != high
     if colors > 16:  # blue against orange: every kind of colour vision sees one of them as bluer
         assert low.blue - low.red > 25 > -25 > high.blue - high.red
@@ -325,16 +319,14 @@ def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by
 
 def test_two_texts_stand_side_by_side_with_what_each_word_looks_at_in_both():
     dog = "A dog slept on it"
-    ran = here("compare", "The cat sat", "--with", dog, "--width", "80")
-    lines = ran.out.splitlines()
-    assert ran.code == 0, ran.err
-    assert any("text first" in line and "text second" in line for line in lines)
+    out = screen("--with", dog, text="The cat sat")
+    assert any("text first" in line and "text second" in line for line in out.splitlines())
     found = record("--with", dog, text="The cat sat")
     assert (found["option"], found["values"], found["difference"]) == ("text", ["The cat sat", dog], None)
     assert_alike(found["records"], [shell.record("self", text) for text in ("The cat sat", dog)])
     for name, side in zip(("First", "Second"), found["records"], strict=True):
         weights = [max(row) for row in side["weights"]]
-        query, key, weight = re.search(rf'{name}: "(\w+)" looks most at "(\w+)" \((\S+)\)', ran.out).groups()
+        query, key, weight = re.search(rf'{name}: "(\w+)" looks most at "(\w+)" \((\S+)\)', out).groups()
         i, j = side["query_tokens"].index(query), side["key_tokens"].index(key)
         assert side["weights"][i][j] == weights[i] == pytest.approx(float(weight), abs=1e-3)
     # Two texts of as many words have a difference, and may read one context.

@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -51,15 +52,18 @@ def row(trace):
     return trace.row(4)
 
 
-def numbers(pattern, text):
-    """The numbers that stand where the pattern has #."""
-    found = re.search(re.escape(pattern).replace(r"\#", NUMBER).replace("#", NUMBER), text)
-    assert found, pattern
-    return [float(number) for number in found.groups()]
-
-
 def near(one, other, digits=2):
     assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
+
+
+def tells(text, pattern, *wanted, digits=2):
+    """Check the numbers that stand where the pattern has #, and return them."""
+    found = re.search(re.escape(pattern).replace(r"\#", NUMBER).replace("#", NUMBER), text)
+    assert found, pattern
+    numbers = [float(number) for number in found.groups()]
+    for one, other in zip(numbers, wanted, strict=True):
+        near(one, other, digits)
+    return numbers
 
 
 TEXTS = """
@@ -143,59 +147,53 @@ def test_ids_are_rows_of_the_vectors_and_scores_are_told_with_their_spread(trace
     assert (trace.x_query[0] == trace.x_query[6]).all()  # The and the
     assert "The 0, quick 1, brown 2" in said(FOX, "-e", "random")
     sentence, text = 'Undivided, "quick" would get #.', "The quick brown fox"
-    (warm,) = numbers(sentence, said(text, "-p", "random", "-t", "2"))
     warmed = trace_self(text, Settings(projection="random", temperature=2.0))
-    scores = warmed.shown.scores[warmed.focus[0]] / 2
-    near(warm, np.exp(scores).max() / np.exp(scores).sum(), 3)
-    shown = said(FOX)
-    there, back = numbers('q·k of "jumped" with "fox" is #, reversed #', shown)
-    near(there, trace.shown.scores[4, 3])
-    near(back, trace.shown.scores[3, 4])
-    spread = numbers("The scores of this text spread by # (standard deviation), divided by #", shown)
-    near(spread[0], trace.shown.scores.std())
-    near(spread[1], trace.shown.scores.std() / math.sqrt(32))
-    (undivided,) = numbers('Undivided, "fox" would get #: hardly a mix', shown)
-    exps = [math.exp(x * math.sqrt(32)) for x in row.masked]
-    near(undivided, exps[3] / sum(exps), 3)
+    exps = np.exp(warmed.shown.scores[warmed.focus[0]] / 2)
+    tells(said(text, "-p", "random", "-t", "2"), sentence, exps.max() / exps.sum(), digits=3)
+    shown, scores = said(FOX), trace.shown.scores
+    there, back = tells(shown, 'q·k of "jumped" with "fox" is #, reversed #', scores[4, 3], scores[3, 4])
+    spread = "The scores of this text spread by # (standard deviation), divided by #"
+    tells(shown, spread, scores.std(), scores.std() / math.sqrt(32))
+    exps = np.exp(row.masked * math.sqrt(32))
+    (undivided,) = tells(shown, 'Undivided, "fox" would get #: hardly a mix', exps[3] / exps.sum(), digits=3)
     assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
 
 
+def cosine(a, b):
+    return a @ b / math.sqrt(a @ a * (b @ b))
+
+
 def test_the_output_is_the_mix_held_against_its_word_and_other_heads_and_rows_are_named(trace, row):
-    (cosine,) = numbers('; to "jumped", which it began as, #', said(FOX))
-    output, x = trace.output[4], trace.x_query[4]
-    near(cosine, output @ x / math.sqrt(output @ output * (x @ x)), 3)
+    shown, weights, output = said(FOX), trace.weights[4], trace.output[4]
+    tells(shown, '; to "jumped", which it began as, #', cosine(output, trace.x_query[4]), digits=3)
+    fox = embed(["fox"], bundled(), "zero", 0, None).X[0]
+    tells(shown, "closest by cosine: fox #", cosine(output, fox), digits=3)
     others = re.findall(r'^(\w+) +("\w+"|itself) +([\d.]+)$', screen(FOX), re.MULTILINE)
     assert len(others) == 3 and len({key for _, key, _ in others}) == 3
     for head, key, weight in others:
-        weights = trace_self(FOX, Settings(head=head)).weights[4]
-        strongest = int(weights.argmax())
+        of_head = trace_self(FOX, Settings(head=head)).weights[4]
+        strongest = int(of_head.argmax())
         assert key == ("itself" if strongest == 4 else f'"{trace.key_tokens[strongest]}"')
-        near(float(weight), weights.max(), 3)
-    shown = said(FOX)  # its last lines name other rows by their own links
+        near(float(weight), of_head.max(), 3)
     named = re.findall(r'"(\w+)" \(at (\w+), ([\d.]+)\)', shown.partition("Other rows worth a look: ")[2])
-    assert len(named) == 3
+    assert len(named) == 3  # its last lines name other rows by their own links
     for query, key, weight in named:
         others = trace.weights[FOX.split().index(query)]
         assert trace.key_tokens[int(others.argmax())] == key
         near(float(weight), others.max(), 3)
     assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
-    lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
-    near(lead, row.masked[3] - row.masked[5], 4)
-    near(ratio, trace.weights[4, 3] / trace.weights[4, 5])
-    assert math.exp(lead) == pytest.approx(ratio, abs=0.01)
+    lead = row.masked[3] - row.masked[5]
+    tells(shown, 'ratios: # above "over" is e^', lead, digits=4)
+    ratio = weights[3] / weights[5]
+    told = tells(shown, 'above "over" is e^# = # times its weight', lead, ratio)
+    assert math.exp(lead) == pytest.approx(told[1], abs=0.01)
     mix = 'The output of "jumped", its new vector, is # v("fox") + # v("over") + # v("brown") + ...'
-    for shown, weight in zip(numbers(mix, said(FOX)), sorted(trace.weights[4])[::-1], strict=False):
-        near(shown, weight, 3)
-    (cosine,) = numbers("closest by cosine: fox #", said(FOX))
-    output, fox = trace.output[4], embed(["fox"], bundled(), "zero", 0, None).X[0]
-    near(cosine, output @ fox / math.hypot(*output) / math.hypot(*fox), 3)
+    tells(shown, mix, *sorted(weights)[:-4:-1], digits=3)
     hidden = '"jumped" also looks at the # words after it (#). A causal mask (--mask causal) hides them'
-    words, weight = numbers(hidden, said(FOX))
-    assert words == 4 and f"Head relations, one of {len(trace.head_names)}, was taught" in said(FOX)
-    near(weight, trace.weights[4, 5:].sum(), 3)
-    right, fixed = numbers("in unseen text, right for #% (best fixed distance: #%)", said(FOX))
-    near(right, 100 * trace.learned.accuracy, 1)
-    near(fixed, 100 * trace.learned.baseline, 1)
+    tells(shown, hidden, 4, weights[5:].sum(), digits=3)
+    assert f"Head relations, one of {len(trace.head_names)}, was taught" in shown
+    right = "in unseen text, right for #% (best fixed distance: #%)"
+    tells(shown, right, 100 * trace.learned.accuracy, 100 * trace.learned.baseline, digits=1)
 
 
 def test_why_fox_and_not_lazy(row):
@@ -205,10 +203,9 @@ def test_why_fox_and_not_lazy(row):
         near(float(table[word][2]), row.position[j], 4)
     assert table["lazy"][-2:] == [f"{row.masked[3] - row.masked[7]:.4f}", "distance"]
     because = 'Why "fox" and not "lazy"? Its sum is # higher: content puts it # ahead, distance # ahead.'
-    found = numbers(because, said(FOX, "--versus", "lazy"))
-    for shown, values in zip(found, (row.masked, row.scaled, row.position), strict=True):
-        near(shown, values[3] - values[7], 4)
-    assert 'Against "lazy", distance decides.' in said(FOX, "--versus", "lazy")
+    shown = said(FOX, "--versus", "lazy")
+    tells(shown, because, *(part[3] - part[7] for part in (row.masked, row.scaled, row.position)), digits=4)
+    assert 'Against "lazy", distance decides.' in shown
 
 
 AHEAD = f"{NUMBER} (ahead|behind)"
@@ -255,7 +252,7 @@ def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
     assert "--by-hand all" in out
     line = re.search(r"fox: q·k = ([^a-z]+) \+ \(\d+ more: ([-.\d]+)\) = ([-.\d]+)", " ".join(out.split()))
-    total = sum(a * b for a, b in factors_of(line[1])) + float(line[2])
+    total = sum(map(math.prod, factors_of(line[1]))) + float(line[2])
     assert total == pytest.approx(float(line[3]), abs=0.01)
     out = here("self", FOX, "-q", "jumped", "--by-hand", "all").out
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == FOX.split()
@@ -267,9 +264,8 @@ def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every
 
 
 def test_the_largest_numbers_and_temperatures_leave_no_infinity_and_no_endless_digits(at):
-    trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
-    spread = numbers("divided by #.", said("the fox sat", "-q", "sat", "-t", "0.05"))
-    near(spread[0], trace.shown.scores.std() / math.sqrt(32))
+    scores = trace_self("the fox sat", Settings(query="sat", temperature=0.05)).shown.scores
+    tells(said("the fox sat", "-q", "sat", "-t", "0.05"), "divided by #.", scores.std() / math.sqrt(32))
     trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
     row = trace.row(2)
     order = sorted(range(6), key=lambda j: -row.masked[j])
@@ -278,11 +274,10 @@ def test_the_largest_numbers_and_temperatures_leave_no_infinity_and_no_endless_d
     (at / "c.json").write_text(given)
     (at / "big.txt").write_text("fox 1.2e154 0\nrock 0 1.1e154\nhen -1e154 0\n")
     vectors = ("explain", "fox rock hen", "-e", "big.txt", "-t", "0.7", "-q", "fox")
-    for line in (("compute", "c.json", "-q", "0"), vectors):
-        for options in (("--width", "80"), ("-f", "json"), ("-f", "svg")):
-            ran = here(*line, *options)
-            assert ran.code == 0 and not re.search(r"\b(inf|nan|Infinity|NaN)\b", ran.out + ran.err)
-            assert options[0] == "-f" or max(map(len, ran.out.splitlines())) <= 80
+    for line, format in product((("compute", "c.json", "-q", "0"), vectors), ("table", "json", "svg")):
+        ran = here(*line, "--width", "80", "-f", format)
+        assert ran.code == 0 and not re.search(r"\b(inf|nan|Infinity|NaN)\b", ran.out + ran.err)
+        assert format != "table" or max(map(len, ran.out.splitlines())) <= 80
 
 
 def headings(out):
@@ -376,14 +371,17 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
 
 def test_a_swapped_word_divides_its_weight_between_the_place_and_the_content_or_content_alone_is_said():
     shown, keys = swapped("dog=mine")
-    (before, after), one = keys[8]["weights"], keys[8]
-    assert after < before
-    has = f'"dog" has {before:.3f} of the attention of "jumped"; "mine", in its place, has {after:.3f}.'
-    fell = f"Content fell from {one['content'][0]:.3f} to {one['content'][1]:.3f}"
-    place, content = one["followed_place"], one["followed_content"]
-    followed = f"So {place:.3f} of the weight stays with the place, and {content:.3f} goes with the content"
-    same = f"distance ({one['distance'][0]:.3f}) is the same."
-    for sentence in (has, fell, same, f'{followed} of "dog".', record(FOX, "--swap", "dog=mine")["summary"]):
+    one = {name: both if isinstance(both, list) else [both] for name, both in keys[8].items()}
+    assert one["weights"][1] < one["weights"][0]
+    told = '"dog" has {weights[0]:.3f} of the attention of "jumped"; "mine", in its place, has {weights[1]:.3f}.;'
+    told += (
+        "Content fell from {content[0]:.3f} to {content[1]:.3f};distance ({distance[0]:.3f}) is the same.;"
+    )
+    told += (
+        "So {followed_place[0]:.3f} of the weight stays with the place, and {followed_content[0]:.3f} goes"
+    )
+    told += ' with the content of "dog".'
+    for sentence in (*told.format(**one).split(";"), record(FOX, "--swap", "dog=mine")["summary"]):
         assert sentence in shown
     shown, keys = swapped("fox=rock")
     before, after = keys[3]["weights"]
@@ -399,8 +397,8 @@ def test_a_swapped_word_divides_its_weight_between_the_place_and_the_content_or_
     assert "stays with the place" not in shown, "the query is another one"
     shown, keys = swapped("jumped=slept")
     old, new = (max(one["weights"][side] for one in keys) for side in (0, 1))
-    assert '"jumped" (now "slept") looks most at' in shown and f"{old:.3f}" in shown and f"{new:.3f}" in shown
-    assert "stays with the place" not in shown
+    for part in ('"jumped" (now "slept") looks most at', f"{old:.3f}", f"{new:.3f}", "!stays with the place"):
+        assert (part.lstrip("!") in shown) is (part[0] != "!")
 
 
 def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
