@@ -6,7 +6,7 @@ from attn_cli.cli.commands.live import EXAMPLE
 from attn_cli.io.terminal import TRUECOLOR, Terminal
 from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
-from attn_cli.live.session import Session, begin
+from attn_cli.live.session import begin
 from attn_cli.live.sources import TextSource
 from attn_cli.render.documents.svg import picture
 from attn_cli.render.screen.text import words
@@ -22,20 +22,14 @@ PICTURES = {  # name: the palette, the size, the text, the actions
 }
 
 
-def after(text: str, actions: tuple[str, ...], view: View) -> Session:
-    session = begin(TextSource(Settings()), text, Settings(), view)
-    for action in actions:
-        name, *numbers = action.split()
-        session.press(name, *map(int, numbers))
-        if session.is_behind:
-            question = session.state.question
-            session.take(question, session.source.compute(question))
-    return session
-
-
 def drawn(name: str) -> str:
     palette, (width, height), text, actions = PICTURES[name]
-    session = after(text, actions, View(palette=palette))
+    session = begin(TextSource(Settings()), text, Settings(), View(palette=palette))
+    for action in actions:
+        named, *numbers = action.split()
+        session.press(named, *map(int, numbers))
+        if session.is_behind:
+            session.take(session.state.question, session.source.compute(session.state.question))
     terminal = Terminal(width, TRUECOLOR, dark=palette == "viridis")
     paper = Paper(width, height - 1, terminal, session.view).sized(width, height - 1)
     scene = compose(session.state, session.seen, paper, session.said, False)

@@ -5,7 +5,7 @@ import json
 import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache
+from functools import cache, partial
 from xml.etree import ElementTree
 
 import numpy as np
@@ -50,11 +50,6 @@ def many():
     return [make(n) for n in SEEDS] + [make(n, *size) for size in SIZES for n in (12345, 2**63 - 1)]
 
 
-def product(A, B):
-    columns = [*zip(*B, strict=True)]
-    return [[sum(map(math.prod, zip(row, one, strict=True))) for one in columns] for row in A]
-
-
 def problem(given, mask, score):
     arrays = {name: np.array(given[name], float) for name in ("X", "W_q", "W_k", "W_v")}
     arrays |= {} if mask == "none" else {"mask": mask}
@@ -67,8 +62,7 @@ def solved(given, mask, score):
     return {name: steps[name].tolist() for name in exercises.ANSWERS}
 
 
-def record(*args):
-    return shell.record("exercise", *args)
+record = partial(shell.record, "exercise")
 
 
 def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_numbers(many):
@@ -127,14 +121,13 @@ def tables(text):
 
 
 def numbers(table):
-    return [[int(cell) for cell in row[1:]] for row in table[1:]]
+    return np.array([[int(cell) for cell in row[1:]] for row in table[1:]])
 
 
 def with_dashes(matrix, mask):
     """What a table shows of a matrix: a dash where the mask hides a key."""
-    is_masked = mask == "causal"
-    rows = enumerate(matrix)
-    return [["–" if is_masked and j > i else str(n) for j, n in enumerate(row)] for i, row in rows]
+    is_shut = (lambda i, j: j > i) if mask == "causal" else (lambda i, j: False)
+    return [["–" if is_shut(i, j) else str(n) for j, n in enumerate(row)] for i, row in enumerate(matrix)]
 
 
 def rounded(value, digits):
@@ -149,24 +142,22 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
         made = make(seed, dim, words, mask, score)
         sheet, key = (worksheet_markdown(parts(made, is_key)) for is_key in (False, True))
         X, W_q, W_k, W_v = map(numbers, tables(sheet)[:4])
-        Q, K, V = product(X, W_q), product(X, W_k), product(X, W_v)
-        scores = product(Q, list(zip(*K, strict=True)))
+        Q, K, V = X @ W_q, X @ W_k, X @ W_v
         filled = tables(key)[4:]
-        assert [numbers(table) for table in filled[:4]] == [Q, K, V, scores]
-        x = [[str(s) for s in row] for row in scores]
+        for table, right in zip(filled[:4], (Q, K, V, Q @ K.T), strict=True):
+            assert numbers(table).tolist() == right.tolist()
+        x = [[str(s) for s in row] for row in Q @ K.T]
         if score == "scaled":
             factor = "0.5" if dim == 4 else re.search(r"is multiplying by `(0\.\d+)`", sheet)[1]
-            x = [[rounded(s * Decimal(factor), 3) for s in row] for row in scores]
+            x = [[rounded(Decimal(s) * Decimal(factor), 3) for s in row] for row in x]
             assert [row[1:] for row in filled[4][1:]] == x
         ladder = dict(zip(*tables(sheet)[-4], strict=True))
-        exps = [
-            [Decimal(ladder[cell]) if mask == "none" or j <= i else Decimal(0) for j, cell in enumerate(row)]
-            for i, row in enumerate(x)
-        ]
+        allowed = np.tri(words, dtype=int) if mask == "causal" else np.ones((words, words), int)
+        exps = np.array([[Decimal(ladder[cell]) for cell in row] for row in x]) * allowed
         assert [row[1:-1] for row in filled[-3][1:]] == with_dashes(exps, mask)
         weights = [[rounded(e / sum(row), 3) for e in row] for row in exps]
         assert [row[1:] for row in filled[-2][1:]] == [[*row, "1.000"] for row in with_dashes(weights, mask)]
-        outputs = product([list(map(Decimal, row)) for row in weights], V)
+        outputs = np.array([[*map(Decimal, row)] for row in weights]) @ V
         assert [row[1:] for row in filled[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
 
 
@@ -319,13 +310,10 @@ def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token()
     text = latex_text('say "\\input{x}" 50% --key')
     assert text == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
     for is_key in (False, True):
-        text = worksheet_markdown(parts(hostile(), is_key))
-        assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
-        for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        markdown, (text, root) = worksheet_markdown(parts(hostile(), is_key)), page(hostile(), is_key)
+        assert not {"\x1b", "\u202e"} & {*markdown, *text} and "<td>" not in markdown
+        for block in re.findall(r"(?:^\|.*\n)+", markdown, re.M):
             assert len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
-    for is_key in (False, True):
-        text, root = page(hostile(), is_key)
-        assert "\x1b" not in text and "\u202e" not in text
         tags = "body header h1 h2 p span div table caption thead tbody tr th td code sup"
         assert {element.tag for element in root.find("body").iter()} <= {*tags.split()}
     made = make(7, 2, 3, "causal")
