@@ -35,6 +35,10 @@ def texts(scene):
     return ["".join(segment.text for segment in line) for line in scene.lines]
 
 
+def said(*args, **changes):
+    return "\n".join(texts(scene_of(*args, **changes)))
+
+
 @pytest.mark.parametrize("settings", [{}, {"mask": "causal"}, {"head": "mean"}, {"score": "cosine"}], ids=str)
 def test_the_weights_of_every_row_are_the_traces(settings):
     trace = traced(**settings)
@@ -56,10 +60,9 @@ def test_the_arithmetic_of_the_row_and_the_because_are_the_traces():
         assert numbers_of(table, key)[:3] == expected
         assert f'"jumped" looks at "{key}": {row.weights[column]:.4f}' in "\n".join(lines)
         assert float(numbers_of(lines, f"  {key}")[0]) == pytest.approx(row.weights[column], rel=0.05)
-    text = " ".join(" ".join(texts(scene_of(traced()))).split())
-    assert 'Why "fox" and not "over", the runner-up? Its sum is 0.7035 higher' in text
-    text = " ".join(texts(scene_of(traced(), (120, 50), row=4, column=8)))
-    assert 'and not "dog"?' in text, "the chosen key is asked for too"
+    why = 'Why "fox" and not "over", the runner-up? Its sum is 0.7035 higher'
+    assert why in " ".join(said(traced()).split())
+    assert 'and not "dog"?' in said(traced(), (120, 50), row=4, column=8), "the chosen key is asked for too"
 
 
 @pytest.mark.parametrize("words", [1, 2, 9, 30, 160])
@@ -79,8 +82,7 @@ def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_
     for height in (9, 10, 11, 18, 19, 20, 46):
         part = large_blocks(weight_matrix(traced(), traced().shown), Terminal(100), None, (0, 0), height)
         assert (part is None) == (height < 10) and (part is None or len(part.lines) <= height)
-    trace = traced(text_of(100))
-    block = weight_matrix(trace, trace.shown)
+    block = weight_matrix(trace := traced(text_of(100)), trace.shown)
     for i, j in ((0, 0), (50, 60), (99, 99)):
         part = matrix_part(block, Terminal(80), None, (i, j), 12)
         assert i in part.rows and j in part.columns and len(part.lines) <= 12
@@ -98,17 +100,16 @@ def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_
 def test_a_long_text_has_the_long_view_and_a_row_that_may_look_at_nothing_says_so():
     text = text_of(1200)
     trace = traced(text)
-    said = "A long text: only the row in focus has its arithmetic."
+    long = "A long text: only the row in focus has its arithmetic."
     for row, is_said in ((trace.focus[0], False), (3, True)):
-        lines = "\n".join(texts(scene_of(trace, (120, 50), text, row=row)))
-        assert "1,200 x 1,200 weights are too many to draw." in lines
-        assert (said in lines) == is_said
-        by_hand = "\n".join(texts(scene_of(trace, (120, 50), text, row=row, pane=ROW)))
-        assert ("One row by hand" not in by_hand and said in by_hand) == is_said
-    compared = "\n".join(texts(scene_of(trace, before=trace, compared=DIFFERENCE)))
+        lines = said(trace, (120, 50), text, row=row)
+        assert "1,200 x 1,200 weights are too many to draw." in lines and (long in lines) == is_said
+        by_hand = said(trace, (120, 50), text, row=row, pane=ROW)
+        assert ("One row by hand" not in by_hand and long in by_hand) == is_said
+    compared = said(trace, before=trace, compared=DIFFERENCE)
     assert "1,200 x 1,200 weights are too many to lay side by side." in compared
     trace = traced("she sat", without=("she", "sat"))
-    assert '"she" may look at nothing: its weights are zeros.' in "\n".join(texts(scene_of(trace, row=0)))
+    assert '"she" may look at nothing: its weights are zeros.' in said(trace, row=0)
     for is_large in (False, True):
         scene = scene_of(traced(), terminal=Terminal(80, 0, "ascii"), row=4, column=3, is_large=is_large)
         assert "\n".join(texts(scene)).isascii()
@@ -123,15 +124,15 @@ async def test_the_screen_follows_the_terminals_size(stage):
         await stage.settled()
         lines = stage.lines()
         assert len(lines) == rows - 1 and all(len(line) <= columns for line in lines)
-        assert "quit" in lines[-1], "help and quit are always there"
-        assert "help" in stage.text() and ("jumped" in stage.text() or rows < 12)
+        assert "quit" in lines[-1] and "help" in stage.text(), "which are always there"
+        assert "jumped" in stage.text() or rows < 12
         labels = ("t text", "Enter why", "m mask", "w save", "c command", "u undo")
         assert all(label in stage.text() for label in labels) == (columns >= 80)
 
 
 def test_maps_of_all_heads_are_of_all_their_weights_and_the_status_counts_heads_and_layers():
     trace = traced(text_of(100), head="all")
-    lines = "\n".join(texts(scene_of(trace, (150, 40), text_of(100))))
+    lines = said(trace, (150, 40), text_of(100))
     assert all(name in lines for name in trace.head_names)
     assert "means of 100 x 100 weights. h: one head, whole." in lines
     first, second, *others = traced().head_names

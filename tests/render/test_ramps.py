@@ -38,17 +38,12 @@ def legend(text):
     return [re.sub(" [▁-█v^.]{2,} ", " ", line) for line in found]
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 7, 100])
-def test_weights_that_differ_by_rounding_errors_alone_have_one_shade(n):
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 10, 100])
+def test_weights_that_are_nearly_alike_have_nearly_the_same_shade_and_one_if_only_rounding_differs(n):
     """Uniform attention is half way between light and dark: where one shade ends, and the next begins."""
-    noise = np.random.default_rng(n).uniform(-3e-8, 3e-8, (n, n))
-    matrix = weights(*(1 / n + noise))
+    even, noise = 1 / n, np.random.default_rng(n).uniform(-3e-8, 3e-8, (n, n))
+    matrix = weights(*(even + noise))
     assert len(np.unique(shading(matrix.values, shade_range(matrix)))) == 1
-
-
-@pytest.mark.parametrize("n", [2, 3, 10, 100])
-def test_weights_that_are_nearly_alike_have_nearly_the_same_shade(n):
-    even = 1 / n
     for part in (0.0, 0.01, 0.1, 0.3):  # of the even share, from the least to the largest
         row = np.linspace(even * (1 - part / 2), even * (1 + part / 2), n)
         assert contrast(weights(row, row[::-1])) == pytest.approx(part, abs=1.01 / SHADES)

@@ -160,22 +160,18 @@ score=scaled,dot --score dot => both set and varied | t=1,2 -f code:numpy => no 
 """
 
 
-@pytest.mark.parametrize(("line", "why"), cases(NOTHING))
-def test_an_option_that_changes_nothing_is_told_and_why(line, why):
-    found = record("--vary", *line)
-    assert found["summary"].startswith("Nothing changed from ") and why in found["summary"]
-    assert found["largest_mover"] is None
-
-
-@pytest.mark.parametrize(("line", "which"), cases(OTHER_TOKENS))
-def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(line, which):
-    vary, text, *more = line
-    args = ("--vary", vary, *more)
-    found = record(*args, text=text)
-    assert found["difference"] is None and found["changes"] == []
-    assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
-    assert which in said(*args, text=text)
-    assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
+def test_what_changes_nothing_is_told_and_why_and_where_tokens_differ_it_says_which():
+    for line, why in cases(NOTHING):
+        found = record("--vary", *line)
+        assert found["summary"].startswith("Nothing changed from ") and why in found["summary"]
+        assert found["largest_mover"] is None
+    for (vary, text, *more), which in cases(OTHER_TOKENS):
+        args = ("--vary", vary, *more)
+        found = record(*args, text=text)
+        assert found["difference"] is None and found["changes"] == []
+        assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
+        assert which in said(*args, text=text)
+        assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
 def test_what_cannot_be_varied_is_wrong_usage_the_value_is_named_and_a_variable_is_not_blamed():

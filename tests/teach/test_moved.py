@@ -147,7 +147,7 @@ WRONG = """
 """
 
 
-def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(decoders, tmp_path):
+def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(decoders, tmp_path, at):
     deep = by_hand.small_gpt2(tmp_path / "deep", by_hand.gpt2(layers=3), n_layer=3)
     models = (*decoders, deep, by_hand.small_bert(tmp_path / "bert"))
     folders = dict(zip(("BASE", "TUNED", "DEEP", "BERT"), models, strict=True))
@@ -157,11 +157,7 @@ def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(d
         assert said in refused("compare", "dabca", "-m", decoders[0], *args, code=int(code))
     shown = told("compare", "abc", "--with", "ddd", "-m", decoders[0])
     assert "no head can be measured" in " ".join(shown.split())
-
-
-def test_a_model_from_a_variable_or_a_file_is_one_whatever_its_name(decoders, tmp_path, monkeypatch):
-    (tmp_path / "a b").symlink_to(decoders[0])
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b").symlink_to(decoders[0])  # a model from a variable or a file is one, whatever its name
     args = ("compare", "dabca", "--vary", "head=0,1", "-f", "json")
     (tmp_path / "attn.toml").write_text('model = "tuned"\n')
     for env, name in (({}, "tuned"), ({"ATTN_MODEL": "a b"}, "a b")):

@@ -55,15 +55,14 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     for more in ((), ("-f", "bars")):
         shown = told("colour", *CAR, *more)
         assert '"colour" -> "color" -> "black"' in shown and ("█" in shown or not more)
+    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
     found = record("performance", *PARTS)
     assert any("differ in length" in note for note in found["notes"])
-    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
-    wanted = [cosine(vector("performance"), vector(key)) for key in found["key_tokens"]]
-    assert found["cosines"] == pytest.approx(wanted)
-    assert found["nearest"]["key"] == found["key_tokens"][wanted.index(max(wanted))]
-    order = sorted(found["key_tokens"], key=lambda key: -wanted[found["key_tokens"].index(key)])
+    wanted = {key: cosine(vector("performance"), vector(key)) for key in found["key_tokens"]}
+    assert found["cosines"] == pytest.approx([*wanted.values()])
+    order = sorted(wanted, key=wanted.get, reverse=True)
     line = told("performance", *PARTS).partition("nearest first:\n")[2].partition("\n")[0]
-    assert [line.index(key) for key in order] == sorted(line.index(key) for key in order)
+    assert sorted(order, key=line.index) == order and found["nearest"]["key"] == order[0]
     found = record("color", *CAR)
     assert found["nearest"]["key"] == "color" and found["nearest"]["cosine"] == pytest.approx(1)
     assert all(0 < weight < 1 for weight in found["weights"][0])  # a query that is a key shares with others
@@ -106,15 +105,15 @@ def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen(values):
     assert float(said) == pytest.approx(record("performance", *pairs)["answer"], abs=10.0**-digits)
 
 
-def test_extreme_numbers_are_weighted_too_and_huge_vectors_refused_only_where_they_do_not_fit(at):
+def test_extreme_numbers_are_weighted_too_and_huge_vectors_refused_only_where_they_do_not_fit(file):
     weights = expected("colour", ["hue", "color"])
     for values in (("1e308", "1e308"), ("-1e308", "1e308"), ("1e-320", "0"), ("0", "-0")):
         pairs = [f"{key}={value}" for key, value in zip(("hue", "color"), values, strict=True)]
         assert record("colour", *pairs)["answer"] == pytest.approx(np.dot(weights, list(map(float, values))))
         assert told("colour", *pairs)
     for size, score, code in (("1e200", "cosine", 0), ("1e200", "dot", 65), ("1e308", "cosine", 0)):
-        (at / "v.txt").write_text(f"a {size} 1\nb 1 {size}\nc 1 2\n")
-        ran = attn("lookup", "a", "b=1", "a=2", "a c=3", "-e", "./v.txt", "--score", score)
+        vectors = file(f"a {size} 1\nb 1 {size}\nc 1 2\n")
+        ran = attn("lookup", "a", "b=1", "a=2", "a c=3", "-e", vectors, "--score", score)
         assert ran.code == code and "Warning" not in ran.err
 
 
@@ -132,11 +131,13 @@ def test_the_ladder_holds_the_weights_of_each_temperature_down_to_the_largest_sc
     assert "0.7*" in told("performance", *PARTS, "-t", "0.7")
     assert record("performance", *PARTS, "-t", "0.0001")["weights"][0] == pytest.approx(hard)
     assert record("performance", *PARTS, "-t", "1e9")["weights"][0] == pytest.approx([0.25] * 4)
-    usual = {rung["temperature"]: rung["weights"] for rung in record("colour", *CAR)["temperatures"]}
-    for T in ("1e-6", "1e300"):
-        for rung in record("colour", *CAR, "-t", T)["temperatures"]:
-            assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
-            assert sum(rung["weights"]) == pytest.approx(1)
+    usual, *extreme = (
+        record("colour", *CAR, *t)["temperatures"] for t in ((), ("-t", "1e-6"), ("-t", "1e300"))
+    )
+    usual = {rung["temperature"]: rung["weights"] for rung in usual}
+    for rung in (*extreme[0], *extreme[1]):
+        assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
+        assert sum(rung["weights"]) == pytest.approx(1)
     pairs = ("top speed=1", "speed top=2", "zzxq=3")  # where scores tie, the limit is shared
     assert record("speed", *pairs)["temperatures"][-1]["weights"] == [0.5, 0.5, 0]
     assert 'shared by "top speed", "speed top"' in " ".join(told("speed", *pairs).split())
@@ -156,7 +157,7 @@ def test_doubling_every_vector_makes_scores_fourfold_and_cosines_need_not_agree_
     assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
 
 
-def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standard_input(at):
+def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standard_input(file):
     assert pairs_from(["a=b=c", " top speed = 250 "]) == [("a", "b=c"), ("top speed", "250")]
     found = record("color", "color=black", "brand=Porche", "color=red")
     assert (found["exact"], found["key_tokens"]) == ("red", ["color", "brand"])  # as in a Python dictionary
@@ -172,11 +173,9 @@ def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standa
     for args in ([], CAR):
         ran = terminal("lookup", *args)
         assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
-    (at / "car.json").write_text('{"color": "black", "top speed": 250}')
-    found = record("colour", "--from", "car.json", "color=red")
+    found = record("colour", "--from", file('{"color": "black", "top speed": 250}'), "color=red")
     assert found["key_tokens"] == ["color", "top speed"] and found["values"] == ["red", "250"]
-    (at / "car.json").write_text('{"color": 0.5, "hue": -2e3}')
-    assert record("colour", "--from", "car.json")["values"] == [0.5, -2000]
+    assert record("colour", "--from", file('{"color": 0.5, "hue": -2e3}'))["values"] == [0.5, -2000]
     assert pairs_in({"a": 0.1, "b": 10**20, "c": "x"}, "f") == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
 
 
@@ -190,13 +189,12 @@ a hue=3 --oov model => 2 | ... hue=3 => 65 | a !!=3 => 65 | colour --from none.j
 """
 
 
-def test_what_cannot_be_looked_up_is_refused(at):
+def test_what_cannot_be_looked_up_is_refused(file):
     for line, end in cases(REFUSED):
         code, _, said = end.partition(" ")
         assert said in refused(*line, code=int(code))
     for content in (*NO_PAIRS, "{}"):
-        (at / "d.json").write_text(content)
-        refused("colour", "--from", "d.json", code=2 if content == "{}" else 65)
+        refused("colour", "--from", file(content), code=2 if content == "{}" else 65)
     with pytest.raises(InputError, match="2,000"):
         dictionary((f"k{i}", "1") for i in range(2001))
     found = look_up("abc", dictionary((f"k{i}", f"v{i}") for i in range(2000)), RANDOM)
@@ -206,7 +204,7 @@ def test_what_cannot_be_looked_up_is_refused(at):
             look_up("colour", dictionary(pairs_from(CAR)), odd)
 
 
-def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_count_as_in_a_text(at):
+def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_count_as_in_a_text(file):
     found = record("zzxq", "zzxq=1", "color=2")
     assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
     found = record("colour", "zzxq=1", "color=2")
@@ -227,8 +225,7 @@ def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_coun
     assert record("zzxq", "zzxq=2", "hue=3", "--oov", "random")["nearest"]["key"] == "zzxq"
     assert record("colour", "colr=1", "hue=3", "--oov", "nearest")["replaced"]
     W = np.eye(100)[:, :2].tolist()
-    (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
-    found = record("colour", *CAR, "-p", "w.json")
+    found = record("colour", *CAR, "-p", file(json.dumps({"W_q": W, "W_k": W, "W_v": W}), "w.json"))
     q, keys = vector("colour")[:2], np.array([vector(key)[:2] for key in found["key_tokens"]])
     assert found["weights"][0] == pytest.approx(softmax(keys @ q / math.sqrt(2)))
     assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"

@@ -163,17 +163,12 @@ def test_the_option_offers_every_format_and_the_numbers_are_those_of_the_formula
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_masked_is_a_dash_and_never_zero(format):
+def test_masked_is_a_dash_a_precision_shows_every_number_and_what_is_too_large_is_a_map(format):
     text = shown("example", "coffee", "--mask", "causal", "-f", format)
     cells = [cell == "–" for cell in cells_of(format, text)]
     assert cells.count(True) == 3 if format == "svg" else cells == (np.tri(3).ravel() == 0).tolist()
-    assert ".000" not in text.replace("1.000", "") and text.count('title="masked">–<') == 3 * (
-        format == "html"
-    )
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_fixed_precision_shows_every_number_and_without_colour_there_is_none(format):
+    assert ".000" not in text.replace("1.000", "")
+    assert text.count('title="masked">–<') == 3 * (format == "html")
     text = shown("self", SIXTY, "-p", "identity", "-f", format, "--precision", "4")
     numbers = [cell for cell in cells_of(format, text) if format != "svg" or cell != "1.000"]
     assert len(numbers) == 60 * 60
@@ -182,6 +177,10 @@ def test_a_fixed_precision_shows_every_number_and_without_colour_there_is_none(f
     assert not re.findall(r'#(?!fff\b|111\b|000\b|ffffff|111111)\w{3,6}(?=["; ])', text)
     assert "attncell{" not in text.replace("\\providecommand{\\attncell}", "")
     assert format == "svg" or "shades without numbers" not in text
+    text = shown("self", " ".join([FOX] * 30), "-f", format)
+    assert "too many to draw" in text and len(text) < 100_000
+    text = shown("self", FOX, "--head", "all", "-f", format)
+    assert all(head["name"] in text for head in record("self", FOX, "--head", "all")["heads"])
 
 
 @pytest.mark.parametrize("format", ["latex", "html"])
@@ -212,14 +211,6 @@ def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
         text = drawn([block], format)
         assert "nan" not in text
         assert_whole(text) if format == "latex" else parsed(format, text)
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_large_matrices_become_a_map_and_links_and_every_head_has_its_map(format):
-    text = shown("self", " ".join([FOX] * 30), "-f", format)
-    assert "too many to draw" in text and len(text) < 100_000
-    text = shown("self", FOX, "--head", "all", "-f", format)
-    assert all(head["name"] in text for head in record("self", FOX, "--head", "all")["heads"])
 
 
 def test_a_longer_matrix_keeps_its_sums_a_wider_page_shows_more_and_unshaded_matrices_lose_no_numbers():
@@ -279,13 +270,16 @@ def test_every_number_can_be_read_on_its_shade(format, palette):
 
 
 @pytest.mark.parametrize("format", PAGES)
-def test_a_palette_for_dark_backgrounds_makes_a_dark_page_with_readable_text(format):
+def test_a_dark_palette_makes_a_dark_page_and_words_from_right_to_left_leave_numbers_where_they_are(format):
     for palette, is_dark in ((None, False), ("blues", False), ("viridis", True), ("cividis", True)):
         text = drawn([kinds.Heading("A", 1)], format, palette=palette)
         of_page = re.search(r"background: #(\w+); color: #(\w+); \}\nh1", text)
         back, ink = of_page.groups() if of_page else colour_pairs("svg", text)[0]
         back, ink = (code * 2 if len(code) == 3 else code for code in (back, ink))
         assert (luminance(back) < 0.2) is is_dark and contrast(back, ink) > 12
+    text = drawn([kinds.Say('So "x" gives 0.3506 to "שלום", 0.2134 to "سلام".')], format)
+    apart = [one.text for one in parsed(format, text).iter() if one.text and "ש" in one.text]
+    assert "שלום" in apart and not any(re.search(r"\d", part) for part in apart)
 
 
 @settings(max_examples=often(30), deadline=None, suppress_health_check=list(HealthCheck))
@@ -421,11 +415,3 @@ def test_pages_have_titles_tables_say_what_their_heads_are_for_and_labels_are_wh
     (table,) = tree.iter("table")
     assert [th.get("scope") for th in table.find("thead").iter("th")] == ["col"] * 11
     assert [th.text for th in table.iter("th") if th.get("scope") == "row"] == FOX.split()
-
-
-@pytest.mark.parametrize("format", PAGES)
-def test_words_from_right_to_left_leave_the_numbers_beside_them_where_they_are(format):
-    text = drawn([kinds.Say('So "x" gives 0.3506 to "שלום", 0.2134 to "سلام".')], format)
-    apart = [one.text for one in parsed(format, text).iter() if one.text and "ש" in one.text]
-    assert "שלום" in apart
-    assert all(not re.search(r"\d", part) for part in apart)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, notebook_html, show, trace_cross, trace_masked, trace_self
-from tests.browser import Opened
+from tests.browser import FOX, Opened
 from tests.render.document.test_documents import contrast
 from tests.shell import surroundings
 
-FOX = "The quick brown fox jumped over the lazy dog"
 HOSTILE = ["<script>document.title='ran'</script>", "</iframe></style>'\"", "<img src=x onerror=alert(1)>"]
 CELLS = (
     "from attn_cli import Settings, show, trace_self",
@@ -29,19 +28,20 @@ def weights(*shape):
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def still(html):
-    return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", html)
+def still(trace):
+    """What of a notebook's output is no page."""
+    return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", notebook_html(trace))
 
 
-def captions_and_rows(html):
+def captions_and_rows(trace):
     """The captions, and the texts of the cells row by row, of all tables."""
 
     def texts(tag, part):
         found = re.findall(f"<({tag})[^>]*>(.*?)</{tag}>", part)
         return [unescape(re.sub("<[^>]*>", "", inner)) for _, inner in found]
 
-    rows = re.findall("<tr[^>]*>(.*?)</tr>", html)
-    return texts("caption", html), [texts("t[hd]", row) for row in rows]
+    html = still(trace)
+    return texts("caption", html), [texts("t[hd]", row) for row in re.findall("<tr[^>]*>(.*?)</tr>", html)]
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,7 @@ def test_each_output_of_an_exported_notebook_is_a_page_that_works(executed, them
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_without_scripts_a_notebook_shows_tables_with_their_own_colours(executed, theme, browser, tmp_path):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+    page = browser.new_page(java_script_enabled=False)
     open_exported(page, executed, theme, tmp_path)
     assert page.locator("iframe.attn-live:visible").count() == 0
     tables = page.locator(".attn-still table:visible")
@@ -108,7 +107,7 @@ def test_without_scripts_a_notebook_shows_tables_with_their_own_colours(executed
     for pair in colours_of(page.locator(".attn-still").first):
         codes = [bytes(int(part) for part in re.findall(r"\d+", one)[:3]).hex() for one in pair]
         assert contrast(*codes) >= 4.5
-    context.close()
+    page.close()
 
 
 def colours_of(part):
@@ -132,14 +131,12 @@ def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     page.set_content(f"<head>{meta}</head><p></p><p></p>")
     put_in = "html => { for (const one of document.querySelectorAll('p')) one.innerHTML = html }"
     page.evaluate(put_in, notebook_html(trace_self("she likes coffee")))
-    first, second = page.locator("iframe").all()
+    first, second = (frame.element_handle().content_frame() for frame in page.locator("iframe").all())
     for frame in (first, second):
-        frame.element_handle().content_frame().wait_for_selector("body[data-ready]")
-    inner = first.element_handle().content_frame()
-    inner.fill("#temperature-number", "9")
-    inner.press("#temperature-number", "Enter")
-    texts = [frame.element_handle().content_frame().inner_text("#matrix") for frame in (first, second)]
-    assert texts[0] != texts[1]
+        frame.wait_for_selector("body[data-ready]")
+    first.fill("#temperature-number", "9")
+    first.press("#temperature-number", "Enter")
+    assert first.inner_text("#matrix") != second.inner_text("#matrix")
     page.wait_for_timeout(400)  # as long as a change of the address bar would wait
     assert opened.complaints == []
     page.close()
@@ -155,14 +152,13 @@ def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_i
     html = notebook_html(show(weights(400, 400)))
     assert "<iframe" not in html and len(html) < 60_000
     assert "The first 30 rows and 30 columns of 400 x 400." in html
-    many = still(notebook_html(show(weights(12, 12, 9, 9))))
+    many = still(show(weights(12, 12, 9, 9)))
     assert "One of 144 heads." in many and len(many) < 20_000
 
 
 def test_each_head_and_the_strongest_links_are_tables_in_which_hostile_tokens_are_text():
     trace = trace_masked("she likes coffee")
-    html = still(notebook_html(trace))
-    captions, rows = captions_and_rows(html)
+    html, (captions, rows) = still(trace), captions_and_rows(trace)
     assert "Masked self-attention: 3 queries (rows) x 3 keys (columns)" in html and "mask causal" in html
     assert captions == ['Head "article": rows are queries, columns are keys']
     assert rows[0] == ["query\\key", "she", "likes", "coffee"]
@@ -172,25 +168,23 @@ def test_each_head_and_the_strongest_links_are_tables_in_which_hostile_tokens_ar
         for j, cell in enumerate(cells[: i + 1]):
             assert float(cell) == pytest.approx(trace.weights[i, j], abs=6e-4)
     every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
-    captions, _ = captions_and_rows(still(notebook_html(every)))
-    assert [caption.split('"')[1] for caption in captions] == list(every.head_names)
-    captions, rows = captions_and_rows(still(notebook_html(mean)))
-    assert len(captions) == 1
+    assert [caption.split('"')[1] for caption in captions_and_rows(every)[0]] == list(every.head_names)
+    (_,), rows = captions_and_rows(mean)
     assert float(rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
     given = weights(2, 3, 4, 4)
-    captions, rows = captions_and_rows(still(notebook_html(show(given, "a b c d"))))
+    captions, rows = captions_and_rows(show(given, "a b c d"))
     assert captions[4] == "Layer 1, head 1: rows are queries, columns are keys"
     assert float(rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
     trace = trace_cross("she likes", "coffee and tea", Settings(query="likes"))
-    assert [row[0] for row in captions_and_rows(still(notebook_html(trace)))[1]] == ["query\\key", "likes"]
+    assert [row[0] for row in captions_and_rows(trace)[1]] == ["query\\key", "likes"]
     trace = trace_self(FOX, Settings(top=2))
-    _, rows = captions_and_rows(notebook_html(trace))
-    assert rows[0] == ["query", "key", "weight"] and len(rows) == 1 + 18
-    assert rows[1][:2] == ["The", "fox"]
-    assert float(rows[1][2]) == pytest.approx(trace.weights[0, 3], abs=6e-4)
+    (first, (*pair, weight), *rows) = captions_and_rows(trace)[1]
+    assert (first, pair, len(rows)) == (["query", "key", "weight"], ["The", "fox"], 17)
+    assert float(weight) == pytest.approx(trace.weights[0, 3], abs=6e-4)
     assert trace._repr_html_() == notebook_html(trace)
-    html = notebook_html(show(weights(3, 3), HOSTILE))
+    hostile = show(weights(3, 3), HOSTILE)
+    html = notebook_html(hostile)
     assert html.count("<iframe") == html.count("</iframe>") == 1
-    assert "<script" not in still(html) and "<img" not in still(html)
-    hidden = notebook_html(show(weights(2, 2), ["a\u202eb", "שלום"]))
-    assert "\u202e" not in still(hidden) and "<bdi>שלום</bdi>" in still(hidden)
+    assert "<script" not in still(hostile) and "<img" not in still(hostile)
+    hidden = still(show(weights(2, 2), ["a\u202eb", "שלום"]))
+    assert "\u202e" not in hidden and "<bdi>שלום</bdi>" in hidden

@@ -110,21 +110,13 @@ def test_a_map_shows_every_weight_of_every_head(kind, mask, width, encoding):
     assert names == list(trace.head_names)
 
 
-def across(text, settings):
-    return trace_cross(text, "bees hum although nobody listens", settings)
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_across_two_texts_the_columns_are_named(width):
-    trace = traced("she sleeps", across)
-    shown = screen(trace, width)
-    words = set(re.findall(r"[^\s,:()]+", shown))
-    for token in trace.key_tokens:
-        assert any(shortened(word, token) for word in words), token
-    assert "numbered as the rows are" not in " ".join(shown.split()), "the columns are other words"
-
-
-def test_a_query_has_its_rows_alone_and_with_a_precision_or_too_many_words_heads_are_shown_one_by_one():
+def test_a_query_has_its_rows_a_context_its_columns_and_too_many_digits_or_words_a_matrix_of_each_head():
+    trace = trace_cross("she sleeps", "bees hum although nobody listens", Settings(head="all"))
+    for width in (40, 80, 200):
+        shown = screen(trace, width)
+        words = set(re.findall(r"[^\s,:()]+", shown))
+        assert all(any(shortened(word, token) for word in words) for token in trace.key_tokens)
+        assert "numbered as the rows are" not in " ".join(shown.split()), "the columns are other words"
     trace = traced(FOX, query="the")
     assert trace.listed == (6,)
     shown = screen(trace, 100).partition("The weights")[2]

@@ -154,7 +154,7 @@ def test_ids_are_rows_of_the_vectors_and_scores_are_told_with_their_spread(trace
     there, back = tells(shown, 'q·k of "jumped" with "fox" is #, reversed #', scores[4, 3], scores[3, 4])
     spread = "The scores of this text spread by # (standard deviation), divided by #"
     tells(shown, spread, scores.std(), scores.std() / math.sqrt(32))
-    exps = np.exp(row.masked * math.sqrt(32))
+    exps = np.exp(np.array(row.masked) * math.sqrt(32))
     (undivided,) = tells(shown, 'Undivided, "fox" would get #: hardly a mix', exps[3] / exps.sum(), digits=3)
     assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
 

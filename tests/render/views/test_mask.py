@@ -24,13 +24,8 @@ def lab(*args, command="masked", width="200", format="table"):
     return shown if format != "json" else json.loads(shown)
 
 
-MODELS = [
-    {"embedding": "random"},
-    {"embedding": "random", "projection": "identity", "score": "cosine"},
-    {"head": "subject"},
-    {"projection": "roles-deep"},
-    {"projection": "roles-deep", "layer": 1},
-]
+MODELS = [{"projection": "roles-deep"}, {"projection": "roles-deep", "layer": 1}, {"head": "subject"}]
+MODELS += [{"embedding": "random"}, {"embedding": "random", "projection": "identity", "score": "cosine"}]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -114,18 +109,16 @@ def test_the_views_are_one_mask_in_each_polarity(options):
 
 def test_the_lab_says_in_words_polarities_and_corners_who_may_look_at_what():
     words, out = lab(CAT, format="json")["mask_views"]["words"], lab(CAT)
-    assert words[2] == '"sat" may look at "The", "cat", "sat" (3 of 6).'
     assert words[0] == '"The" may look at "The" (1 of 6).'
+    assert words[2] == '"sat" may look at "The", "cat", "sat" (3 of 6).'
     assert all(sentence in out for sentence in words)
     words = lab("the cat the " + "dog " * 20, format="json")["mask_views"]["words"]
     assert words[2] == '"the" (2) may look at "the" (0), "cat", "the" (2) (3 of 23).'
     assert "..." in words[-1] and words[-1].endswith("(23 of 23).")
     lines = re.findall(r"^(?:The|cat|sat|on|a|mat) .*[TF]\b.*[TF].*$", lab(CAT), re.M)
-    assert len(lines) == 6
-    for i, line in enumerate(lines):
-        marks = re.findall(r"\b[TF]\b", line)
-        assert marks[:6] == marks[12:] == ["T" if j <= i else "F" for j in range(6)]
-        assert marks[6:12] == ["F" if j <= i else "T" for j in range(6)]
+    wanted = [["T" * (i + 1) + "F" * (5 - i), "F" * (i + 1) + "T" * (5 - i)] for i in range(6)]
+    found = ("".join(re.findall(r"\b[TF]\b", line)) for line in lines)
+    assert [*found] == [one + other + one for one, other in wanted]
     part = lab("a b c").split("added to the scores")[1].split("Adding")[0]
     wanted = ["a 0 -inf -inf", "b 0 0 -inf", "c 0 0 0"]
     assert [" ".join(line.split()) for line in re.findall(r"^[abc] .*", part, re.M)] == wanted
@@ -174,7 +167,7 @@ def test_a_mask_file_is_joined_with_padding_and_needs_its_meaning(at):
     (at / "mask.txt").write_text("1 0 1\n0 1 1\n")  # of two texts, the context alone is padded
     assert trace_cross("a b", "x y z", settings).mask.astype(int).tolist() == [[0, 1, 0, 1], [0, 0, 1, 1]]
     (at / "mask.txt").write_text("0 1\n0 0\n")
-    wrong = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
-    for options, error in (wrong | {"--mask mask.txt": "--mask-true"}).items():
-        assert error in refused("masked", "a b", *RANDOM, "--show", "mask", *options.split())
+    wrong = ((("-f", form), f"no {form} form") for form in ("csv", "tsv", "code:numpy"))
+    for options, error in (*wrong, (("--mask", "mask.txt"), "--mask-true")):
+        assert error in refused("masked", "a b", *RANDOM, "--show", "mask", *options)
     assert lab("w " * 1100, format="json")["mask_views"] is None  # a long text has no views
