@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import chromium
+from tests.browser import Opened, chromium
 from tests.shell import ROOT, attn
 
 FOLDER = Path(ROOT) / "docs" / "pictures"
@@ -35,31 +35,26 @@ def draw(command: str, folder: Path) -> bytes | None:
     """Run a command in a folder, and return its picture; None where this machine cannot draw it."""
     _, *args = shlex.split(command)
     path = folder / args[-1]
-    if "--figure" in args:
-        try:
-            pytest.importorskip("matplotlib", minversion="3.11")  # an older one measures letters otherwise
-        except pytest.skip.Exception:
-            return None
-    ran = attn(*args, cwd=folder)
-    if ran.code:
-        raise AssertionError(f"{command}: {ran.err}")
-    return path.read_bytes() if path.suffix == ".svg" else _saved_by(path)
-
-
-def _saved_by(path: Path) -> bytes | None:
-    """Return the picture that a page saves, opened on a light screen; None without Chromium."""
     try:
-        with chromium() as browser:
-            page = browser.new_page(color_scheme="light")  # type: ignore[attr-defined]
-            page.goto(f"file://{path}")
-            page.wait_for_selector("body[data-ready]")
-            with page.expect_download() as waiting:
-                page.click("#save-svg")
-            saved = Path(waiting.value.path()).read_bytes()
-            page.close()
-            return saved
+        if "--figure" in args:
+            pytest.importorskip("matplotlib", minversion="3.11")  # an older one measures letters otherwise
+        ran = attn(*args, cwd=folder)
+        if ran.code:
+            raise AssertionError(f"{command}: {ran.err}")
+        return path.read_bytes() if path.suffix == ".svg" else _saved_by(path)
     except pytest.skip.Exception:
         return None
+
+
+def _saved_by(path: Path) -> bytes:
+    """Return the picture that a page saves, opened on a light screen."""
+    with chromium() as browser:
+        page = browser.new_page(color_scheme="light")  # type: ignore[attr-defined]
+        opened = Opened(page)
+        opened.go(path)
+        saved = opened.saved("save-svg").encode()
+        page.close()
+        return saved
 
 
 def seen(svg: bytes) -> Seen:

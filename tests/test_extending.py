@@ -36,20 +36,15 @@ def by_hand(q, k, score, write):
     return ByHand("-|q-k|²", terms)
 
 
+SYMBOLS = dict.fromkeys(("symbol", "column", "matrix"), "-|q-k|²") | {
+    "ascii_matrix": "-|Q-K|^2",
+    "latex": None,
+}
 NEAR = Score(
-    of=nearness,
-    is_scaled=True,
-    noun="nearness",
-    symbol="-|q-k|²",
-    column="-|q-k|²",
-    matrix="-|q-k|²",
-    ascii_matrix="-|Q-K|^2",
-    latex=None,
-    help="near is minus the squared distance",
-    by_hand=by_hand,
+    of=nearness, is_scaled=True, noun="nearness", help="near is minus the squared distance", by_hand=by_hand,
     lines={"numpy": Lines("-((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(axis=-1)")},
-    javascript=Terms("-((a - b) ** 2)", "-(q - k)²"),
-)
+    javascript=Terms("-((a - b) ** 2)", "-(q - k)²"), **SYMBOLS,
+)  # fmt: skip
 STRIDE = MaskRule(
     words=lambda is_self, n: f"A query may look at every key whose place differs by a multiple of {n}.",
     comment="Strided mask: a query sees the keys at multiples of {} from its own place.",
@@ -137,9 +132,10 @@ def test_what_no_registry_holds_is_refused(settings):
     assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*FORMATS} - {"figure", "npy", "parquet", "code:torch", "code:keras"})
-)
+WRITTEN = sorted({*FORMATS} - {"figure", "npy", "parquet", "code:torch", "code:keras"})
+
+
+@pytest.mark.parametrize("name", WRITTEN)
 def test_every_format_has_a_score_and_a_mask_from_outside(name):
     trace = trace_masked(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
     page = shown(trace, format=name)
@@ -148,14 +144,12 @@ def test_every_format_has_a_score_and_a_mask_from_outside(name):
     assert "coffee" in page
 
 
-@pytest.mark.parametrize(
-    ("format", "said"), [("code:torch", "has no lines for PyTorch."), ("page", "has no JavaScript")]
-)
-def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch, format, said):
+def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(SCORES, "near", NEAR._replace(javascript=None))
-    with pytest.raises(UsageError, match=f"The score near {said}") as error:
-        shown(trace_self(TEXT, Settings(score="near", **GIVEN)), format=format)
-    assert "\n" not in str(error.value)
+    for format, said in (("code:torch", "has no lines for PyTorch."), ("page", "has no JavaScript")):
+        with pytest.raises(UsageError, match=f"The score near {said}") as error:
+            shown(trace_self(TEXT, Settings(score="near", **GIVEN)), format=format)
+        assert "\n" not in str(error.value)
 
 
 def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
@@ -165,14 +159,13 @@ def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
         opened = Opened(browser.new_page())
         opened.go(tmp_path / "near.html")
         page = opened.page
-        np.testing.assert_allclose(json.loads(opened.saved("save-json"))["weights"], trace.weights, atol=1e-6)
+        np.testing.assert_allclose(opened.record()["weights"], trace.weights, atol=1e-6)
         assert page.locator("#mask-choice").input_value() == "stride"
         assert [page.locator(f"#window-{side}").is_visible() for side in ("left", "right")] == [True, False]
-        page.fill("#window-left", "3")
-        page.press("#window-left", "Enter")
+        opened.enter("#window-left", "3")
         page.click("#more summary")
         page.select_option("#score-choice", "dot")
-        saved, other = json.loads(opened.saved("save-json")), Settings(score="dot", mask="stride:3", **GIVEN)
+        saved, other = opened.record(), Settings(score="dot", mask="stride:3", **GIVEN)
         np.testing.assert_allclose(saved["weights"], trace_self(TEXT, other).weights, atol=1e-6)
         assert (saved["score"], opened.complaints) == ("dot", [])
 

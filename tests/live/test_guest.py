@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,14 +15,14 @@ pytest.importorskip("textual")
 import pexpect
 
 from attn_cli.cli.app import main
+from tests.cli.tables import told
 from tests.live.stage import FOX, made, play
-from tests.shell import attn, surroundings, terminal
+from tests.shell import attn, surroundings, terminal, wait_for
 from tests.stage import Stage
 from tests.thorough import takes_long
 
-ESC = "\x1b"
 HOSTILE = [
-    ESC + "[31mred", ESC + "]0;title\x07", "\x9b31m", "‮evil", "a​b", "[red]x[/red]", "[/b]", ":smile:", "\x00",
+    "\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "‮evil", "a​b", "[red]x[/red]", "[/b]", ":smile:", "\x00",
     "\x1bP+q\x1b\\", "<b>&", "\ud800", "​", "[@click=app.exit]x[/]", "\u2028",
 ]  # fmt: skip
 FAILING = """
@@ -165,18 +164,21 @@ def test_colours_are_those_that_the_terminal_has(env):
         assert rgb == ("COLORTERM" in env) and (rgb or indexed == (not env))
 
 
+REFUSED = """
+--matrices no-such.json => 66 | --replay no-such.jsonl => 66 | ... => 65 | --pace 2 => 2 | - => 2 | a b => 2
+a --weights w.npy => 2 | the --mask caussal => 2
+"""
+
+
 def test_a_stream_that_is_no_terminal_and_an_input_that_is_refused_are_refused_before_the_screen_is_taken():
     said = "attn live reads keys, and standard input is not a terminal. For a text in a pipe: attn self -"
     assert attn("live", FOX) == (2, "", f"attn: {said}\n")
     with Stage("live", env={"TERM": "dumb"}) as stage:
         assert stage.code() == 2
         assert b"needs a terminal that can be drawn on" in stage.shown
-    lines = {66: "--matrices no-such.json | --replay no-such.jsonl", 65: "..."}
-    lines |= {2: "--pace 2 | - | a b | a --weights w.npy | the --mask caussal"}
-    for code, line in ((code, line) for code, many in lines.items() for line in many.split(" | ")):
-        ran = terminal("live", *line.split())
-        assert ran.code == code, ran.out
-        assert ESC + "[?1049h" not in ran.out
+    for line, code in told(REFUSED):
+        ran = terminal("live", *line)
+        assert ran.code == int(code) and "\x1b[?1049h" not in ran.out, ran.out
 
 
 def test_without_textual_the_message_is_the_install_line(without, monkeypatch, capsys):
@@ -192,19 +194,16 @@ def test_a_terminal_that_vanishes_under_nohup_ends_it():
     if not pid:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
         os.execve(sys.executable, [sys.executable, "-m", "attn_cli", "live", FOX], surroundings())
-    shown, end = b"", time.monotonic() + 30
-    while b"quit" not in shown and time.monotonic() < end:
+    shown = b""
+    while b"quit" not in shown:
         shown += os.read(terminal_end, 1 << 16)
     os.close(terminal_end)
-    ended = (0, 0)
-    while not ended[0] and time.monotonic() < end:
-        time.sleep(0.05)
-        ended = os.waitpid(pid, os.WNOHANG)
-    if not ended[0]:
+    try:  # no thread is left that reads a terminal that has gone
+        wait_for(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), limit=30)
+    finally:
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert ended[0], "no thread is left that reads a terminal that has gone"
-    assert os.waitstatus_to_exitcode(ended[1]) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @takes_long

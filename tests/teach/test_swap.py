@@ -34,7 +34,7 @@ def test_each_side_is_what_attn_gives_its_text(more):
     assert found["difference"] == [[b - a for a, b in zip(*rows, strict=True)] for rows in sides]
 
 
-def test_the_terms_of_the_row_are_those_of_the_steps_and_only_the_content_of_its_place_changes():
+def test_the_terms_of_the_row_are_those_of_the_steps_and_what_followed_is_the_weight_before():
     found = record("--swap", "fox=rock", "--steps")
     (row,) = found["swap"]["rows"]
     heads = [side["heads"][0] for side in found["records"]]
@@ -53,17 +53,12 @@ def test_the_terms_of_the_row_are_those_of_the_steps_and_only_the_content_of_its
         assert key["distance"][0] == pytest.approx(key["distance"][1], abs=1e-12)
         is_same = key["content"][0] == pytest.approx(key["content"][1], abs=1e-12)
         assert is_same == (key["key"] == key["key_after"])
-
-
-@pytest.mark.parametrize("new", ["rock", "table", "slowly", "of"])
-def test_what_followed_the_place_and_the_content_is_the_weight_before(new):
-    (row,) = record("--swap", f"fox={new}")["swap"]["rows"]
-    key = row["keys"][3]
-    before, after = key["weights"]
-    assert key["followed_place"] == min(before, after)
-    assert key["followed_place"] + key["followed_content"] == pytest.approx(before)
-    others = [other for other in row["keys"] if other["key_index"] != 3]
-    assert {other["followed_place"] for other in others} == {None}
+    for new in ("rock", "table", "slowly", "of"):
+        (row,) = record("--swap", f"fox={new}")["swap"]["rows"]
+        key, others = row["keys"][3], row["keys"][:3] + row["keys"][4:]
+        assert key["followed_place"] == min(key["weights"])
+        assert key["followed_place"] + key["followed_content"] == pytest.approx(key["weights"][0])
+        assert {other["followed_place"] for other in others} == {None}
 
 
 def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
@@ -79,12 +74,11 @@ def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
     ran = here("explain", FOX, "--swap", "fox=rock", "-f", "csv", "-q", "jumped")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     (row,) = record("--swap", "fox=rock", "-q", "jumped")["swap"]["rows"]
-    assert [one["key_after"] for one in rows] == ROCK.split()
+    assert [one["key_after"] for one in rows] == ROCK.split() and '"fox" has' in ran.err
+    columns = ("content_before", "content_after", "distance_before", "distance_after", "difference")
     for one, key in zip(rows, row["keys"], strict=True):
-        for name in ("content", "distance"):
-            assert_alike([float(one[f"{name}_{side}"]) for side in ("before", "after")], key[name])
-        assert_alike(float(one["difference"]), key["weights"][1] - key["weights"][0])
-    assert '"fox" has' in ran.err
+        wanted = [*key["content"], *key["distance"], key["weights"][1] - key["weights"][0]]
+        assert_alike([float(one[name]) for name in columns], wanted)
     found = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
     assert found.traces[1].query_tokens == tuple(ROCK.split())
     assert found.labels == ("before", "after")

@@ -145,18 +145,17 @@ def close(trace, space, array=np.asarray):
 
 def installed(framework):
     """What makes an array of what a framework returns; None where it is not installed, and need not be."""
-    if framework == "numpy":
-        return np.asarray
-    is_here = importlib.util.find_spec(framework) is not None
-    if framework == "torch":
-        assert is_here or os.environ.get("ATTN_REQUIRE_TORCH") != "1"
-        return (lambda tensor: tensor.numpy()) if is_here else None
+    if importlib.util.find_spec(framework) is None:
+        assert framework == "keras" or os.environ.get("ATTN_REQUIRE_TORCH") != "1"
+        return None
+    if framework != "keras":
+        return np.asarray if framework == "numpy" else lambda tensor: tensor.numpy()
     if importlib.util.find_spec("torch"):
         os.environ.setdefault("KERAS_BACKEND", "torch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        keras = importlib.import_module("keras") if is_here else None
-    return keras and (lambda tensor: np.asarray(keras.ops.convert_to_numpy(tensor)))
+        keras = importlib.import_module("keras")
+    return lambda tensor: np.asarray(keras.ops.convert_to_numpy(tensor))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -262,7 +261,7 @@ def test_what_it_prints():
         assert re.fullmatch(wanted, printed), printed
 
 
-def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_refused(at, tokenizers):
+def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_refused(at, file, tokenizers):
     written = told("self", TEXT, "-e", "random", "-f", "code:numpy")
     assert told("explain", TEXT, "-e", "random", "-o", "x.py") == ""
     assert (at / "x.py").read_text() == written != ""
@@ -271,24 +270,20 @@ def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_
     assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
     assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
     assert "given" not in source
-    for line, text, why in (
-        ((), "a " * 201, "201 tokens"),
-        (("--head", "all"), "the cat sat on a mat " * 4, "one head"),
-        (("-e", "random"), "a " * 2000, "2,000 tokens"),
+    cat, long = "the cat sat on a mat " * 4, ("a " * 2000, "-e", "random")
+    for why, *line in (
+        ("201 tokens", "a " * 201),
+        ("one head", cat, "--head", "all"),
+        ("2,000 tokens", *long),
     ):
-        said = refused("self", text, *line, "-f", "code:numpy")
+        said = refused("self", *line, "-f", "code:numpy")
         assert why in said and "-f json" in said
-    (at / "words.txt").write_text("she 0.2 0.9\nlikes 0.8 0.3\n")
-    (at / "mask.json").write_text("[[true, false], [true, true]]")
-    files = {"embedding": str(at / "words.txt"), "mask": str(at / "mask.json")}
-    trace = trace_self("she likes", Settings(**files, mask_true="allowed"))
+    vectors, mask = file("she 0.2 0.9\nlikes 0.8 0.3\n", "words.txt"), file("[[1, 0], [1, 1]]", "mask.json")
+    trace = trace_self("she likes", Settings(embedding=vectors, mask=mask, mask_true="allowed"))
     for framework in FRAMEWORKS:
         source = script(trace, framework)
         assert at.name not in source and "words" in source
     done = shell(f"attn example coffee -f code:numpy | {sys.executable}")
-    assert done.code == 0 and done.err == ""
-    assert "'she'   0.3357   0.3000   0.3643" in done.out
-    env = {"PYTHONIOENCODING": "ascii"}
-    done = attn("self", "café crème", "-e", "random", "-f", "code:numpy", env=env)
-    assert done.code == 0 and done.out.isascii()
-    assert ran(done.out)[0]["tokens"] == ["café", "crème"]
+    assert (done.code, done.err) == (0, "") and "'she'   0.3357   0.3000   0.3643" in done.out
+    done = attn("self", "café crème", "-e", "random", "-f", "code:numpy", env={"PYTHONIOENCODING": "ascii"})
+    assert done.code == 0 and done.out.isascii() and ran(done.out)[0]["tokens"] == ["café", "crème"]

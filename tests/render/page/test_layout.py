@@ -55,6 +55,22 @@ def box(opened, selector: str) -> tuple[float, float, float, float]:
     return found["x"], found["y"], found["x"] + found["width"], found["y"] + found["height"]
 
 
+def points_at_a_word(opened, by_touch: bool) -> None:
+    """A word that is pointed at lights up its row, here and in the matrix."""
+    word, pressed = opened.page.locator("#words button").nth(7), "#words [aria-pressed=true]"
+    word.click() if by_touch else word.hover()
+    assert opened.text("#matrix tr.here th") == opened.text(pressed) == "lazy"
+    assert opened.text("#row-says").startswith("lazy looks most at dog (")
+    colours = [opened.page.locator(one).evaluate("one => getComputedStyle(one).backgroundColor")
+               for one in ("#words button:nth-child(9)", "[data-at='7,8']")]  # fmt: skip
+    assert colours[0] == colours[1]  # one scale
+    opened.page.locator("#matrix tbody th").nth(3).hover()
+    assert opened.page.locator(pressed).all_inner_texts() == ["fox"]
+    opened.page.focus("#words button[tabindex='0']")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.text("#matrix tr.here th") == "jumped"
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_first_view_and_every_step_of_the_walk_have_the_sentence_and_the_whole_matrix(opened, fox, size):
     sized(opened, fox, size)
@@ -82,6 +98,7 @@ def test_the_first_view_and_every_step_of_the_walk_have_the_sentence_and_the_who
     assert opened.page.locator("#score-choice").is_hidden()  # the drawer is closed
     last = opened.page.locator("body > footer").bounding_box()
     assert last["y"] >= opened.page.locator("main").bounding_box()["height"]
+    points_at_a_word(opened, by_touch=size == "phone")
     for _ in range(12):
         opened.page.click("#next")
         for part in (MATRIX, "#walk", "#back"):
@@ -90,24 +107,6 @@ def test_the_first_view_and_every_step_of_the_walk_have_the_sentence_and_the_who
         if size == "phone":  # the walk lies over the lower end of the page, and not over the matrix
             assert box(opened, MATRIX)[3] <= box(opened, "#story")[1]
     assert opened.page.locator("#next").is_disabled()
-
-
-@pytest.mark.parametrize("size", ["laptop", "phone"])
-def test_a_word_that_is_pointed_at_lights_up_its_row_here_and_in_the_matrix(opened, fox, size):
-    sized(opened, fox, size)
-    word = opened.page.locator("#words button").nth(7)
-    word.hover() if size == "laptop" else word.click()
-    assert opened.text("#matrix tr.here th") == "lazy"
-    assert opened.page.locator("#words [aria-pressed=true]").all_inner_texts() == ["lazy"]
-    assert opened.text("#row-says").startswith("lazy looks most at dog (")
-    colours = [opened.page.locator(one).evaluate("one => getComputedStyle(one).backgroundColor")
-               for one in ("#words button:nth-child(9)", "[data-at='7,8']")]  # fmt: skip
-    assert colours[0] == colours[1]  # one scale
-    opened.page.locator("#matrix tbody th").nth(3).hover()
-    assert opened.page.locator("#words [aria-pressed=true]").all_inner_texts() == ["fox"]
-    opened.page.focus("#words button[tabindex='0']")
-    opened.page.keyboard.press("ArrowRight")
-    assert opened.text("#matrix tr.here th") == "jumped"
 
 
 @pytest.mark.parametrize("size", ["laptop", "projector"])

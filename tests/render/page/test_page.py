@@ -42,11 +42,6 @@ def shown(opened) -> tuple[list[str], dict]:
     return args, opened.record()
 
 
-def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
-    for more, most in (("--words", "0"), 180_000), (("-p", "roles-deep"), 450_000), ((), 1_900_000):
-        assert made(tmp_path, "page", FOX, *more).stat().st_size <= most
-
-
 def test_a_slider_goes_through_the_steps_of_a_text_that_was_written(opened):
     asked = ("generate", "The quick brown fox", "--count", "6")
     told = [json.loads(line) for line in attn(*asked).out.splitlines()]
@@ -93,7 +88,7 @@ def test_a_cell_shows_its_arithmetic_keys_walk_the_matrix_and_tab_reaches_every_
     assert {*wanted.split(), "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
 
 
-def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
+def test_the_controls_compute_anew_and_the_command_or_the_saved_numbers_make_the_same_view(opened, fox):
     opened.go(fox)
     opened.unfold()
     opened.page.select_option("#head-choice", "subject")
@@ -108,10 +103,7 @@ def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(open
         if named == "fox":
             opened.make("page", "the cat saw the dog", "--words", "0")
             opened.unfold()
-
-
-def test_what_is_typed_over_is_saved_for_compute_and_attn_show_reads_the_record(opened, fox):
-    opened.go(fox)
+    opened.go(fox)  # and a score, or a number of Q, K and V, is typed over
     opened.page.hover("[data-at='4,3']")
     opened.page.fill("#score input", "20")
     opened.page.press("#score input", "Tab")
@@ -161,8 +153,10 @@ def sentence(opened) -> str:
     return " ".join(opened.page.locator("#words [role=toolbar] > *").all_text_contents())
 
 
-def test_words_that_the_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox):
-    opened.make("page", FOX, "--words", "0", link="#text=she&t=2")
+def test_words_that_a_small_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox, tmp_path):
+    for more, most in (("-p", "roles-deep"), 450_000), ((), 1_900_000), (("--words", "0"), 180_000):
+        assert made(tmp_path, "page", FOX, *more).stat().st_size <= most
+    opened.go(tmp_path / "page.html", "#text=she&t=2")
     assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
     opened.go(fox)
     opened.enter("#sentence", "The zebra jumped!")

@@ -101,6 +101,14 @@ def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(o
     assert [words[-1] for words in pasted(found, locale="C")] == texts
     for command, text in zip(found, texts, strict=True):
         assert visible(text) == text or command.endswith(f" {shell_quote(text)}")
+    for text in ("fox\0jumped", "-"):  # no argument can be one: it is computed from saved numbers
+        opened.make("page", "-", "--tokenizer", "whitespace", "--words", "9", input=text)
+        found = [
+            opened.page.text_content("#command"),
+            *commands(opened, ["#text=fox", f"#text={quote(text)}"]),
+        ]
+        assert found[1] == "attn self --tokenizer whitespace fox"
+        assert found[::2] == ["attn compute attn-numbers.json"] * 2
 
 
 def test_the_copied_command_and_that_of_a_page_of_such_texts_and_paths_make_the_same_view(opened, tmp_path):
@@ -124,11 +132,3 @@ def test_the_copied_command_and_that_of_a_page_of_such_texts_and_paths_make_the_
     for name in ("query_tokens", "key_tokens", "mask"):
         assert saved[name] == expected[name]
     assert expected["embedding"]["name"] == visible(str(vectors))
-
-
-@pytest.mark.parametrize("text", ["fox\0jumped", "-"])
-def test_a_text_that_no_argument_can_be_is_computed_from_saved_numbers(opened, text):
-    opened.make("page", "-", "--tokenizer", "whitespace", "--words", "9", input=text)
-    assert opened.page.text_content("#command") == "attn compute attn-numbers.json"
-    found = commands(opened, ["#text=fox", f"#text={quote(text)}"])
-    assert found == ["attn self --tokenizer whitespace fox", "attn compute attn-numbers.json"]
