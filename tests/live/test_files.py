@@ -19,7 +19,7 @@ from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
 from attn_cli.live.sources import TextSource, WeightsSource
 from attn_cli.settings import Settings, View
 from tests.io.test_escape import PASTES
-from tests.live.stage import FOX, made, play, staged, traced
+from tests.live.stage import FOX, Stage, made, play, staged, traced
 from tests.shell import here, pasted, shell
 from tests.thorough import takes_long
 
@@ -83,10 +83,10 @@ def test_a_command_line_holds_no_control_bash_reads_the_text_back_and_what_it_ca
 
 
 def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
-    monkeypatch.delenv("STY", raising=False)
+    for variable in ("STY", "TMUX"):
+        monkeypatch.delenv(variable, raising=False)
     assert osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
     monkeypatch.setenv("STY", "1.pts")
-    monkeypatch.delenv("TMUX", raising=False)
     parts = osc52("attn " * 500).split("\x1b\\")
     assert all(part.startswith("\x1bP") and len(part) <= 702 for part in parts[:-1]) and not parts[-1]
     monkeypatch.setenv("TMUX", "/tmp/tmux")
@@ -122,7 +122,10 @@ async def test_w_writes_what_the_command_would_offers_a_free_name_and_asks_befor
     assert {file.stem for file in at.iterdir()} == {"view", "other", path.stem}
 
 
-def demo(path):
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A session, and the text and the events of its recording."""
+
     async def act(stage):
         await stage.press("m", "+", "down", "right", "t", *["backspace"] * 3)
         await stage.type("cat")
@@ -134,32 +137,25 @@ def demo(path):
         await stage.press("escape", "x")
         await stage.click_at(stage.lines()[0].index("fox") + 2, 2, times=2)
 
-    recorder = Recorder(str(path), FOX)
-    app = play(act, made(recorder=recorder))
+    path = str(tmp_path_factory.mktemp("demo") / "demo.jsonl")
+    recorder = Recorder(path, FOX)
+    session = play(act, made(recorder=recorder)).session
     recorder.stream.close()
-    return app
+    return session, *read_recording(path)
 
 
 @pytest.mark.parametrize("pace", [1000.0, pytest.param(5.0, marks=takes_long)])
-def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
-    first = demo(tmp_path / "demo.jsonl").session
-    text, events = read_recording(str(tmp_path / "demo.jsonl"))
-    assert text == FOX
-    assert {event.kind for event in events} == {"key", "paste", "do"}
-
-    async def act(stage):
-        await stage.replayed()
-
-    again = play(act, made(replay=Replay(events, pace))).session
+def test_a_recording_is_replayed_to_the_same_end(demo, pace):
+    first, text, events = demo
+    assert (text, {event.kind for event in events}) == (FOX, {"key", "paste", "do"})
+    again = play(Stage.replayed, made(replay=Replay(events, pace))).session
     assert again.state == first.state
     assert again.trace.query_tokens[-2:] == ("cat", "sat")
     np.testing.assert_allclose(again.trace.weights, first.trace.weights)
 
 
-def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
-    demo(tmp_path / "demo.jsonl")
-    _, events = read_recording(str(tmp_path / "demo.jsonl"))
-    late = tuple(event._replace(at=event.at + 60) for event in events)
+def test_a_persons_key_takes_over_and_space_pauses(demo):
+    late = tuple(event._replace(at=event.at + 60) for event in demo[2])
 
     async def act(stage):
         replay = stage.app.replay

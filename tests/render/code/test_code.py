@@ -84,17 +84,14 @@ TRACES = {
     "window": lambda: random(mask="window:1", temperature=0.5),
     "window back": lambda: random(mask="window:2:0"),
     "bottom right": lambda: computed(QKV, mask="causal-bottom-right"),
-    "rows shut by causal-bottom-right": lambda: computed(
-        {"Q": drawn(5, 4), "K": drawn(3, 4), "V": drawn(3, 2)}, mask="causal-bottom-right"
-    ),
+    "rows shut by causal-bottom-right": lambda: computed({**QKV, "Q": drawn(8, 4)}, mask="causal-bottom-right"),
     "Q, K and V": lambda: computed(QKV),
     "position scores": lambda: computed({**QKV, "position_scores": drawn(3, 5)}),
     "position scores and mask": lambda: computed({**QKV, "position_scores": drawn(3, 5), "mask": SHUT}),
     "a row shut": lambda: computed({**QKV, "mask": SHUT}, score="dot"),
     "a row shut in two heads": lambda: computed({**QKV, "mask": SHUT}, heads=2, head="mean"),
     "one key, masked or not": lambda: computed(
-        {"Q": drawn(2, 3), "K": drawn(1, 3), "V": drawn(1, 2), "mask": [[True], [False]]}
-    ),
+        {"Q": drawn(2, 3), "K": drawn(1, 3), "V": drawn(1, 2), "mask": [[True], [False]]}),
     "one token": lambda: random("she"),
     "one number": lambda: computed({"Q": [[2.0]], "K": [[3.0]], "V": [[4.0]]}),
     "X alone": lambda: computed({"X": drawn(3, 2)}),
@@ -112,8 +109,7 @@ TRACES = {
     "W_o of one head": lambda: computed(weighted(W_o=drawn(2, 5))),
     "large numbers": lambda: computed({"Q": [[3e5, 1]], "K": [[3e5, 4], [1, 1]], "V": drawn(2, 2)}),
     "vast and tiny cosines": lambda: computed(
-        {"Q": [[1e200, 2e200], [1e-200, 3e-200]], "K": [[1e200, 1e150], [0, 0]], "V": drawn(2, 2)}, score="cosine"
-    ),
+        {"Q": [[1e200, 2e200], [1e-200, 3e-200]], "K": [[1e200, 1e150], [0, 0]], "V": drawn(2, 2)}, score="cosine"),
     "rows and links": lambda: random("she likes her coffee", query="she", top=2, mask="causal"),
     "links of all heads": lambda: computed(weighted(heads=2), head="all", top=1),
     "hostile tokens": lambda: computed({"X": drawn(len(HOSTILE), 2), "tokens": HOSTILE}),

@@ -23,6 +23,13 @@ CELLS = (
 )
 
 
+INK_AND_BACKGROUND = """cells => cells.map(cell => {
+  let behind = cell;
+  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+  return [getComputedStyle(cell).color, getComputedStyle(behind).backgroundColor];
+})"""
+
+
 def weights(*shape):
     found = np.exp(np.random.default_rng(0).normal(size=shape))
     return found / found.sum(axis=-1, keepdims=True)
@@ -46,9 +53,7 @@ def captions_and_rows(trace):
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("nbconvert")
-    pytest.importorskip("ipykernel")
+    nbformat, *_ = map(pytest.importorskip, ("nbformat", "nbconvert", "ipykernel"))
     path = tmp_path_factory.mktemp("notebook") / "given.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS]), path)
     how = "--execute --to notebook --output done"
@@ -104,21 +109,10 @@ def test_without_scripts_a_notebook_shows_tables_with_their_own_colours(executed
     assert page.locator("iframe.attn-live:visible").count() == 0
     tables = page.locator(".attn-still table:visible")
     assert tables.count() == 1 + 11 + 1
-    for pair in colours_of(page.locator(".attn-still").first):
+    for pair in page.locator(".attn-still").first.locator("th, td, caption").evaluate_all(INK_AND_BACKGROUND):
         codes = [bytes(int(part) for part in re.findall(r"\d+", one)[:3]).hex() for one in pair]
         assert contrast(*codes) >= 4.5
     page.close()
-
-
-def colours_of(part):
-    """The ink and the background of each cell and caption as they are drawn."""
-    return part.locator("th, td, caption").evaluate_all(
-        """cells => cells.map(cell => {
-          let behind = cell;
-          while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
-          return [getComputedStyle(cell).color, getComputedStyle(behind).backgroundColor];
-        })"""
-    )
 
 
 def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):

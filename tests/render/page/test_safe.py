@@ -65,10 +65,10 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed_and_the_policy_lets_no
     assert opened.page.evaluate("window.obeyed") == 0
     record = {"weights": [[[0.5, 0.5], [1.0, 0.0]]] * 2, "tokens": ["a", "b"]}
     harmless(opened, "show", "-", "-f", "page", input=json.dumps(record))
-    run, load = ("script", "textContent", "window.obeyed = 1"), ("img", "src", "https://example.com/x.png")
-    added = "([tag, field, value]) => { const one = document.createElement(tag); one[field] = value; "
+    run, load = ["script", "textContent", "window.obeyed = 1"], ["img", "src", "https://example.com/x.png"]
+    added = "([tag, key, to]) => document.body.append(Object.assign(document.createElement(tag), {[key]: to}))"
     for one in (run, load):
-        opened.page.evaluate(added + "document.body.append(one); }", [*one])
+        opened.page.evaluate(added, one)
     opened.page.wait_for_timeout(200)
     complaints = [one for one in opened.complaints if not one.startswith("request: ")]  # which was blocked
     opened.complaints.clear()
@@ -77,19 +77,11 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed_and_the_policy_lets_no
 
 
 def commands(opened, links: list[str]) -> list[str]:
-    return opened.page.evaluate(
-        """async (links) => {
-          const shown = [];
-          for (const link of links) {
-            const arrived = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
-            location.hash = link;
-            await arrived;
-            shown.push(document.getElementById("command").textContent);
-          }
-          return shown;
-        }""",
-        links,
-    )
+    script = """(link) => new Promise((told) => {
+      addEventListener("hashchange", () => told(document.getElementById("command").textContent), { once: true });
+      location.hash = link;
+    })"""
+    return [opened.page.evaluate(script, link) for link in links]
 
 
 def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(opened):
