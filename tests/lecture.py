@@ -25,7 +25,6 @@ LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, an
 # Seconds without output after which a screen that waits for a key is complete; seconds for an answer.
 QUIET, LONGEST = 0.6, 30.0
 Event = tuple[float, str]
-
 CELL, LINE, EDGE = 8.4, 18, 14  # of the picture, in its units
 PAPER, INK, RIM = "#16181d", "#d8dbe2", "#5b606b"
 COLOURS = {
@@ -40,15 +39,6 @@ class Run(NamedTuple):
     column: int
     text: str
     look: tuple[str, str, bool]  # ink, paper, bold
-
-
-class Shown(NamedTuple):
-    """A row of the screen as it looks, and the seconds between which it does."""
-
-    row: int
-    runs: tuple[Run, ...]
-    start: float
-    stop: float
 
 
 # The cast
@@ -152,14 +142,13 @@ def drawn(cast: str) -> str:
     """Return a cast as an SVG whose rows come and go by CSS; where motion is unwelcome the first full screen stays."""
     events = events_of(cast)
     end = events[-1][0]
-    rows = list(spans(events))
     still = next(at for at, data in events if len(data) > 200)  # the first command's answer
     names: dict[tuple[float, float], str] = {}
     body, looks = [], {}
-    for row in rows:
-        name = names.setdefault((row.start, row.stop), f"t{len(names)}")
-        stays = " s" if row.start <= still < row.stop else ""
-        inner = "".join(run_drawn(run, row.row, looks) for run in row.runs)
+    for row, shown, start, stop in spans(events):
+        name = names.setdefault((start, stop), f"t{len(names)}")
+        stays = " s" if start <= still < stop else ""
+        inner = "".join(run_drawn(run, row, looks) for run in shown)
         body.append(f'<g class="{name}{stays}">{inner}</g>')
     rules = [f".{name}{{{style}}}" for style, name in looks.items()]
     frames = [frame(name, start / end, stop / end, end) for (start, stop), name in names.items()]
@@ -183,18 +172,18 @@ def drawn(cast: str) -> str:
     ])  # fmt: skip
 
 
-def spans(events: list[Event]) -> Iterator[Shown]:
-    """Yield each row that has anything on it, from when it is so until it changes."""
+def spans(events: list[Event]) -> Iterator[tuple[int, tuple[Run, ...], float, float]]:
+    """Yield each row that has anything on it, with the seconds from when it is so until it changes."""
     since: dict[int, tuple[tuple[Run, ...], float]] = {}
     for at, rows in screens(events):
         for n, row in enumerate(rows):
             old, start = since.get(n, ((), at))
             if row != old:
                 if old and at > start:
-                    yield Shown(n, old, start, at)
+                    yield n, old, start, at
                 since[n] = row, at
     end = events[-1][0]
-    yield from (Shown(n, row, start, end) for n, (row, start) in since.items() if row and end > start)
+    yield from ((n, row, start, end) for n, (row, start) in since.items() if row and end > start)
 
 
 def frame(name: str, start: float, stop: float, seconds: float) -> str:
@@ -223,9 +212,8 @@ def changed() -> Iterator[tuple[Path, bytes]]:
     """Yield the cast and the picture where the recording is not that of today, as they should be."""
 
     def texts(cast: str) -> list[tuple[float, list[str]]]:  # colours differ a little between processors
-        return [
-            (at, ["".join(run.text for run in row) for row in rows]) for at, rows in screens(events_of(cast))
-        ]
+        seen = screens(events_of(cast))
+        return [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in seen]
 
     old = CAST.read_text(encoding="utf-8") if CAST.exists() else ""
     new = written(record())

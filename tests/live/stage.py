@@ -66,10 +66,10 @@ class Stage:
             events.Key(_character_to_key(key), key) if is_character else events.Key(key, None)
         )
 
-    async def answer(self, text: str) -> None:
+    async def answer(self, text: str, *wanted: Any) -> None:
         await self.press("ctrl+u")
         await self.type(text)
-        await self.press("enter")
+        await self.goes(("enter", *wanted))
 
     async def settled(self) -> None:
         end = asyncio.get_running_loop().time() + LIMIT
