@@ -14,13 +14,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.shell import COMMAND, surroundings
+from tests.bench.live import all_read
+from tests.stage import Stage
 
 FOLDER = Path(__file__).parent.parent / "docs" / "lecture"
 SCRIPT, CAST, PICTURE = FOLDER / "script.txt", FOLDER / "lecture.cast", FOLDER / "lecture.svg"
 COLUMNS, ROWS = 80, 24
 PROMPT, CLEAR = "\x1b[1;32m$\x1b[0m ", "\x1b[0m\x1b[2J\x1b[H"
-KEYS = {"space": " "}
+KEYS, LOOKS = {"space": " "}, {"COLORTERM": "truecolor", "COLORFGBG": "15;0", "PAGER": "cat"}
 LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, and seconds
 # Seconds without output after which a screen that waits for a key is complete; seconds for an answer.
 QUIET, LONGEST = 0.6, 30.0
@@ -47,47 +48,34 @@ class Run(NamedTuple):
 def record() -> list[Event]:
     """Run the script, and return what the terminal gets, and when."""
     events: list[Event] = []
-    now, child = 0.0, None
+    now, stage = 0.0, None
     lines = [line.partition(" ")[::2] for line in SCRIPT.read_text(encoding="utf-8").splitlines()]
     for at, (what, rest) in enumerate(lines):
         if what == "look":
             now += float(rest)
-        elif what == "key" and child:
-            child.send(KEYS.get(rest, rest))
-            events.append((now, shown(child, QUIET)))
+        elif what == "key" and stage:
+            stage.press(KEYS.get(rest, rest))
+            events.append((now, shown(stage)))
         elif what == "$":
             events.append((now, CLEAR + PROMPT))
             for n in range(0, len(rest), LETTERS):
                 now += PER_LETTERS
                 events.append((now, rest[n : n + LETTERS]))
             now += BEFORE_ENTER
-            child = started(rest)
+            stage = Stage(*shlex.split(rest)[1:], columns=COLUMNS, rows=ROWS, env=LOOKS)
             next_steps = (step for step, _ in lines[at + 1 :] if step in ("key", "$"))
-            events.append((now, "\r\n" + shown(child, QUIET if next(next_steps, "$") == "key" else LONGEST)))
+            events.append((now, "\r\n" + shown(stage, has_end=next(next_steps, "$") == "$")))
     return [*((round(at, 2), data) for at, data in events), (round(now, 2), "")]
 
 
-def started(command: str) -> Any:
-    """Start a command of attn on a terminal."""
-    import pexpect
-
-    env = surroundings({"COLORTERM": "truecolor", "COLORFGBG": "15;0", "PAGER": "cat"})
-    args = [*COMMAND[1:], *shlex.split(command)[1:]]
-    size = (ROWS, COLUMNS)
-    return pexpect.spawn(COMMAND[0], args, env=env, dimensions=size, encoding="utf-8", timeout=30)
-
-
-def shown(child: Any, quiet: float) -> str:
-    """Return what a command writes until it ends, or is quiet for so many seconds."""
-    import pexpect
-
-    text, wait = "", LONGEST
-    while True:
-        try:
-            text += child.read_nonblocking(1 << 16, wait)
-            wait = quiet
-        except (pexpect.TIMEOUT, pexpect.EOF):
-            return text
+def shown(stage: Stage, has_end: bool = False) -> str:
+    """Return what a command writes until it ends, or waits for a key: then its screen stays as it is for a while."""
+    before = len(stage.shown)
+    if has_end:
+        stage.code()
+    else:
+        all_read(stage, LONGEST, QUIET)
+    return stage.shown[before:].decode()
 
 
 def written(events: list[Event]) -> str:
