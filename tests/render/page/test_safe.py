@@ -66,7 +66,9 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed_and_the_policy_lets_no
     record = {"weights": [[[0.5, 0.5], [1.0, 0.0]]] * 2, "tokens": ["a", "b"]}
     harmless(opened, "show", "-", "-f", "page", input=json.dumps(record))
     run, load = ["script", "textContent", "window.obeyed = 1"], ["img", "src", "https://example.com/x.png"]
-    added = "([tag, key, to]) => document.body.append(Object.assign(document.createElement(tag), {[key]: to}))"
+    added = (
+        "([tag, key, to]) => document.body.append(Object.assign(document.createElement(tag), {[key]: to}))"
+    )
     for one in (run, load):
         opened.page.evaluate(added, one)
     opened.page.wait_for_timeout(200)
