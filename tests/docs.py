@@ -63,9 +63,9 @@ def reference(old: str) -> str:
     with ThreadPoolExecutor(2) as pool:
         helps = dict(zip(known, pool.map(help_of, known), strict=True))
     start, after = old.partition("\n- [")[0], old[old.index("\n## What a command shows") :]
-    headings = [*map(_named, known), *re.findall("^## (.*)", after, re.M)]
+    headings = [*map(named, known), *re.findall("^## (.*)", after, re.M)]
     contents = "".join(f"\n- [{name}](#{slug(name)})" for name in headings)
-    each = "".join(f"\n## {_named(words)}\n\n```text\n{text}```\n" for words, text in helps.items())
+    each = "".join(f"\n## {named(words)}\n\n```text\n{text}```\n" for words, text in helps.items())
     readers, options = variables(known)
     after = re.sub(r"(?<=The variables are read by ).*(?=\.\n)", readers, after)
     after = filled(after, "| command | projection | head | mask | next words | why |", defaults())
@@ -90,7 +90,7 @@ def defaults() -> Iterator[tuple[object, ...]]:
         yield f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why
 
 
-def _named(words: tuple[str, ...]) -> str:
+def named(words: tuple[str, ...]) -> str:
     return " ".join(("attn", *words))
 
 
@@ -98,7 +98,7 @@ def help_of(words: tuple[str, ...]) -> str:
     """Return what `attn WORDS --help` prints."""
     shown = attn(*words, "--help", env={"COLUMNS": str(HELP_WIDTH)})
     if shown.code or shown.err:
-        raise DocsError(f"{_named(words)} --help fails: {shown.err}")
+        raise DocsError(f"{named(words)} --help fails: {shown.err}")
     return shown.out
 
 

@@ -188,6 +188,7 @@ CAT="The cat sat on the mat" FOX="The quick brown fox jumped over the lazy dog" 
 on_terminal() { "$PYTHON" -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$@"; }
 without() { echo "raise ImportError" > "$1.py"; export PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1; }
 """
+JOBS, SHOWN = 2, 12  # commands at a time; lines of each difference
 VARYING = re.compile(rb"[\d,]+ words/s  [\d:]+ left")
 PIECE = re.compile(r"[^,\]}>]{1,150}[,\]}>]*|[,\]}>]+|^$")
 
@@ -277,9 +278,7 @@ def main() -> int:
     """Compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("attn", nargs="*", metavar="OLD_ATTN NEW_ATTN", help="attn as it was and as it is")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="how many commands at a time")
     parser.add_argument("--only", default="", metavar="SUBSTRING", help="only the commands that hold this")
-    parser.add_argument("--show", type=int, default=12, metavar="N", help="lines of each difference")
     parser.add_argument("--list", action="store_true", help="print the commands, and run none")
     args = parser.parse_args()
     chosen = [command for command in dict.fromkeys(commands()) if args.only in command]
@@ -291,7 +290,7 @@ def main() -> int:
         parser.error("Give the paths of two programs, OLD_ATTN and NEW_ATTN.")
     codes: Counter[str] = Counter()
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
         files = Path(folder, "files")
         lay_out(files)
 
@@ -306,7 +305,7 @@ def main() -> int:
                 print(f"{n} of {len(chosen)}", end="\r", file=sys.stderr)
     for lines, found in sorted(alike.items(), key=lambda item: -len(item[1])):
         print(f"\n{len(found)} differ so:", *found[:4], *["..."][: len(found) > 4], sep="\n  ")
-        print(*lines[: args.show], *["..."][: len(lines) > args.show], sep="\n")
+        print(*lines[:SHOWN], *["..."][: len(lines) > SHOWN], sep="\n")
     print("\nExit codes:", ", ".join(f"{code} ({codes[code]})" for code in sorted(codes, key=int)))
     print(f"{len(chosen)} commands, {sum(map(len, alike.values()))} differ")
     return 1 if alike else 0

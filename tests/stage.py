@@ -108,6 +108,4 @@ class Stage:
         """Return how many parts there are, as the corner says, once it says so."""
         corner = re.compile(r"part \d+ of (\d+)")
         screen = self.wait_for(lambda stage: corner.search(stage.screen()[-1]) is not None)
-        found = corner.search(screen[-1])
-        assert found
-        return int(found[1])
+        return int(corner.findall(screen[-1])[0])

@@ -128,10 +128,6 @@ def test_a_page_is_rewritten(what: str) -> None:
     assert docs.rewritten(old) == new == docs.rewritten(new)
 
 
-def test_an_error_is_shown_as_a_terminal_shows_it() -> None:
-    assert "attn: There is no token" in docs.rewritten("```console\n$ attn self '...'\n```\n")
-
-
 def test_another_last_digit_is_no_change() -> None:
     def kept(printed: str, shown: str) -> bool:
         page = f"```console\n$ echo {printed}\n{shown}\n```\n"
@@ -155,11 +151,14 @@ def test_a_command_that_breaks_is_not_written_down(command: str) -> None:
             docs.rewritten(page)
 
 
-def test_without_jq_its_commands_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jq_its_commands_stay_as_they_are_and_an_error_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     page = "```console\n$ attn schema | jq .title\nx\n$ attn schema |\n>   jq .title\ny\n$ seq 1\n1\n```\n"
     assert docs.rewritten(page) == page
     assert docs.no_jq(page)
+    assert "attn: There is no token" in docs.rewritten("```console\n$ attn self '...'\n```\n")
 
 
 def test_a_link_to_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,16 +238,13 @@ CAST = lecture.CAST.read_text(encoding="utf-8")
 PICTURE = lecture.PICTURE.read_text(encoding="utf-8")
 
 
-def test_the_recording_types_the_commands_of_the_script() -> None:
+def test_the_recording_types_the_commands_of_the_script_and_the_picture_is_drawn_from_it() -> None:
     commands = re.findall(r"^\$ (.*)$", lecture.SCRIPT.read_text(encoding="utf-8"), re.M)
     first_lines = [
         "".join(run.text for run in rows[0]) for _, rows in lecture.screens(lecture.events_of(CAST))
     ]
     for command in commands:
         assert f"${command}"[: lecture.COLUMNS - 1] in first_lines
-
-
-def test_the_picture_is_drawn_from_the_recording() -> None:
     assert lecture.drawn(CAST) == PICTURE, "Run: python -m tests.docs --write"
 
 

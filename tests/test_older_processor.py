@@ -28,14 +28,11 @@ def test_what_cannot_be_changed_is_left_and_said(environ, now, machine, said):
     assert (LOOPS in made) == (now is NEWER)
 
 
-def test_what_is_asked_for_takes_effect():
+def test_what_is_asked_for_takes_effect_here_and_in_what_the_tests_start():
     made, _ = older(surroundings({CORE: None}), in_use(), platform.machine())
     then = in_use_with({**surroundings(), **made})
     assert not any(map(ABOVE_AVX2.fullmatch, then.loops))
     assert CORE not in made or then.kernels == [OLDER]
-
-
-def test_what_the_environment_asks_for_is_in_use_here_and_in_what_the_tests_start():
     for found in (in_use(), in_use_with(surroundings())):
         assert not {*re.findall(r"\w+", os.environ.get(LOOPS, ""))} & {*found.loops}
         if os.environ.get(CORE) == OLDER and platform.machine() == "x86_64":

@@ -23,9 +23,12 @@ def test_a_picture_is_what_its_command_draws(name, tmp_path):
     assert len(pictures.seen(kept)[1]) > 5 and len(kept) < 60_000
 
 
-def test_every_picture_is_shown_and_none_is_left_over():
+def test_every_picture_is_shown_none_is_left_over_and_a_command_that_a_page_shows_drew_its_picture():
     files = {path.name for path in pictures.FOLDER.iterdir()} - {pictures.COMMANDS.name}
     assert files == set(COMMANDS) == set(USED)
+    text = PAGES[docs.ROOT / "docs" / "figures.md"]
+    for name in ("heatmap.svg", "links.svg", "steps.svg"):
+        assert f"\n$ {COMMANDS[name]}\n" in text
 
 
 def test_a_dark_picture_stands_beside_a_light_one_with_the_same_texts():
@@ -37,12 +40,6 @@ def test_a_dark_picture_stands_beside_a_light_one_with_the_same_texts():
             assert one != other
             found += 1
     assert found == sum("-dark" in name for name in COMMANDS)
-
-
-def test_the_commands_that_pages_show_are_those_that_drew_their_pictures():
-    text = PAGES[docs.ROOT / "docs" / "figures.md"]
-    for name in ("heatmap.svg", "links.svg", "steps.svg"):
-        assert f"\n$ {COMMANDS[name]}\n" in text
 
 
 def test_a_picture_that_is_out_of_date_is_said_and_then_drawn(tmp_path, monkeypatch):

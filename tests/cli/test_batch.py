@@ -118,12 +118,15 @@ def test_a_record_is_there_before_the_next_line_is():
         assert process.wait(timeout=60) == 0
 
 
-def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
+def test_a_bad_line_ends_the_run_after_what_came_before_and_a_variable_is_blamed_with_the_line(at):
     got = here("batch", write(["a b", "...", "c d"]), *RANDOM)
     assert got.code == 65 and json.loads(got.out)["query_tokens"] == ["a", "b"]
     error = error_of(got.err)
     assert (error["code"], error["line"]) == (65, 2)
     assert error["message"] == "There is no token in the text: nothing to attend to."
+    got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
+    error = error_of(got.err)
+    assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
 
 
 def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
@@ -183,12 +186,6 @@ def test_what_is_wrong_with_every_line_ends_the_run_at_once(options, code, at):
     assert (got.code, got.out) == (code, "")
     assert (error_of(got.err)["code"], error_of(got.err)["line"]) == (code, None)
     assert {path.name for path in at.iterdir()} == {"w.json", "lines.txt"}
-
-
-def test_a_variable_is_blamed_with_the_line(at):
-    got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
-    error = error_of(got.err)
-    assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
 
 
 def test_a_file_that_holds_no_lines_is_refused_as_a_whole(at):

@@ -254,14 +254,11 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     assert used == {"seed": 5, "dim": 3, "temperature": 0.5}
 
 
-def test_config_points_at_variables_that_are_none_of_ours(place):
+def test_config_points_at_variables_that_are_none_of_ours_and_refuses_what_a_command_would_refuse(place):
     env = {"ATTN_TEMPRATURE": "1", "ATTN_": "x", "ATTN_MIRROR": "http://x", "ATTN_SEED": "", "ATTN_EMPTY": ""}
     ran = here("config", env=env)
     assert "ATTN_TEMPRATURE is not a variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
     assert "ATTN_ is not a variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
-
-
-def test_config_refuses_what_a_command_would_refuse(place):
     for name, value in (("ATTN_TEMPERATURE", "0"), ("ATTN_SCORE", "x")):
         assert name in blamed("config", env={name: value})
     write("bogus = 1")

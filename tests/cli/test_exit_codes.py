@@ -159,11 +159,6 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(args, said, at):
     assert list(at.iterdir()) == []
 
 
-def test_standard_input_serves_only_one_text():
-    for args in (["cross", "-", "-"], ["explain", "-", "--context", "-"], ["explain", "--context", "-"]):
-        refused(attn(*args, input="the cat"), 2, "Standard input")
-
-
 def test_training_options_out_of_range_are_2_and_say_the_range(at):
     Path("text.txt").write_text("a b\n")
     train = ("vectors", "train", "text.txt", "-o", "x.safetensors")
@@ -181,10 +176,12 @@ def test_training_options_out_of_range_are_2_and_say_the_range(at):
     assert {path.name for path in at.iterdir()} == {"text.txt", "x.safetensors"}
 
 
-def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_on_standard_error():
+def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_and_standard_input_serves_only_one_text():
     ran = attn()
     assert (ran.code, ran.out) == (2, "") and "Traceback" not in ran.err
     assert "explain" in ran.err and "Start with" in ran.err
+    for args in (["cross", "-", "-"], ["explain", "-", "--context", "-"], ["explain", "--context", "-"]):
+        refused(attn(*args, input="the cat"), 2, "Standard input")
 
 
 def test_a_text_without_tokens_is_65_and_bytes_that_are_not_utf_8_are_replaced_and_noted():

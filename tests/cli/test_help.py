@@ -6,17 +6,13 @@ from attn_cli.cli.app import COMMANDS
 from attn_cli.cli.help import USUAL, own_options
 from attn_cli.settings.declare import GROUPS
 from tests.cli.tables import typed
-from tests.docs import commands
+from tests.docs import commands, named
 from tests.shell import attn, here, terminal
 from tests.thorough import like_cases
 
 ALL = commands()
 EVERY = pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "attn")
 MOST_LINES, MOST_OPTIONS = 24, 8
-
-
-def path(words):
-    return " ".join(("attn", *words))
 
 
 def options(words):
@@ -31,12 +27,12 @@ def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_an
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
     assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
-    assert lines[0].startswith(f"Usage: {path(words)} ") and lines[-1].startswith("--help has all options")
+    assert lines[0].startswith(f"Usage: {named(words)} ") and lines[-1].startswith("--help has all options")
     about = " ".join(ALL[words].help.partition("\n\n")[0].split())
     assert about in " ".join(lines)
     assert any(line.startswith(("Example:", "Start with:")) for line in lines)
     known = options(words)
-    usual = [] if hasattr(ALL[words], "entries") else USUAL.get(path(words), " ".join(known)).split()
+    usual = [] if hasattr(ALL[words], "entries") else USUAL.get(named(words), " ".join(known)).split()
     assert all(f"--{name}" in shown.out or f"-{name}" in shown.out for name in usual)
     listed = [line for line in lines if line.startswith("  -")]
     assert len(listed) == len({id(known[name]) for name in usual}) <= MOST_OPTIONS
@@ -44,7 +40,7 @@ def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_an
 
 
 def test_what_people_use_most_is_there_and_is_no_more_than_eight():
-    by_path = {path(words): words for words in ALL}
+    by_path = {named(words): words for words in ALL}
     assert set(USUAL) <= set(by_path)
     for name, listed in USUAL.items():
         usual = listed.split()

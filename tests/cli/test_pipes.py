@@ -34,7 +34,7 @@ def test_a_reader_that_leaves_ends_attn_with_0_and_silence(command):
         assert ran.out.count("\n") <= 1
 
 
-def test_standard_output_by_name_is_standard_output(at):
+def test_standard_output_by_name_is_standard_output_and_a_named_pipe_is_written_to_and_stays(at):
     for name in ("-", "/dev/stdout", "/dev/fd/1"):
         assert json.loads(shell(f"attn self 'a b' -f json -o {name} | cat").out)["kind"] == "self"
     assert json.loads(shell("attn self 'a b' -f json -o /dev/fd/3 3>&1 >&2 | cat").out)["kind"] == "self"
@@ -42,9 +42,6 @@ def test_standard_output_by_name_is_standard_output(at):
     Path("log.txt").write_text("yesterday\n")
     assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
     assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out
-
-
-def test_a_named_pipe_as_output_is_written_to_and_stays(at):
     line = "mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait"
     assert shell(line).code == 0
     assert Path("copy.json").read_text() == attn("self", "a b", "-f", "json").out

@@ -36,15 +36,12 @@ def test_a_message_on_a_terminal_is_broken_between_words_only(args, columns):
     assert all(len(line) <= columns or " " not in line.strip() for line in lines)
 
 
-def test_columns_beat_the_terminal_and_count_for_nothing_in_a_pipe_and_an_error_object_stays_one_line():
+def test_columns_beat_the_terminal_and_count_for_nothing_in_a_pipe_an_error_object_stays_one_line_a_note_is_broken():
     args = ["self", "the cat", "--mask", "casual"]
     narrow = terminal(*args, columns=120, env={"COLUMNS": "40"}).out.splitlines()
     assert len(narrow) > 2 and max(map(len, narrow)) <= 40
     assert attn(*args, env={"COLUMNS": "40"}).err == attn(*args).err
     assert json.loads(terminal(*args, "-f", "json", columns=40).out)["error"]["code"] == 2
-
-
-def test_a_note_is_broken_like_an_error():
     shown = terminal("self", "zzxq likes coffee", "--dim", "3", "-f", "csv", columns=40)
     said = [line for line in shown.out.splitlines() if "," not in line or "attn" in line]
     assert any(line.startswith("attn: ") for line in said) and max(map(len, said)) <= 40

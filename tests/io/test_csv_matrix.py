@@ -121,17 +121,14 @@ def test_the_name_of_a_file_is_the_name_of_its_matrix_and_labels_are_tokens(file
     assert set(read_record(file("query,a,b\nx,1,0\ny,0,1\n", "W_q.csv"))) == {"W_q"}
 
 
-def test_an_empty_cell_is_refused_where_a_number_is_needed(file):
-    with pytest.raises(InputError, match=r"X holds a number that is not finite, at \(0, 1\)"):
-        read_given(file("1,\n2,3\n", "X.csv"))
-
-
-def test_an_archive_is_told_by_its_content_even_if_it_is_called_csv_and_a_file_may_not_be_there(at):
+def test_an_archive_is_told_by_its_content_a_file_may_not_be_there_and_an_empty_cell_is_no_number(at, file):
     np.savez(at / "m.npz", X=np.eye(2))
     (at / "m.npz").rename("m.csv")
     assert read_given("m.csv").arrays["X"].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(FileError):
         read_csv("none.csv")
+    with pytest.raises(InputError, match=r"X holds a number that is not finite, at \(0, 1\)"):
+        read_given(file("1,\n2,3\n", "X.csv"))
 
 
 def test_links_of_a_long_text_tell_their_places():

@@ -260,7 +260,7 @@ def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
 # Limits
 
 
-def test_a_long_word_and_a_long_text_are_refused_before_they_hurt(at):
+def test_a_long_word_and_a_long_text_are_refused_before_they_hurt_and_a_long_word_takes_little_memory(at):
     ran = attn("self", "-e", "random", input="a" * 1_000_001)
     assert ran.code == 65 and "Token 0 (aaaaaaaaaaaaaaaaaaaa...) has more than 1,000,000 bytes." in ran.err
     ran = attn("self", "-e", "random", "--max-text", "2k", input="a " * 1001)
@@ -273,10 +273,9 @@ def test_a_long_word_and_a_long_text_are_refused_before_they_hurt(at):
     assert here("self", "word").code == 65
     ran = here("self", "word", "--max-word", "many")
     assert ran.code == 2 and ran.err.startswith("attn: --max-word cannot be 'many'. Give a number of bytes")
-
-
-def test_a_long_word_takes_little_memory():
     script = """
+
+
 import resource
 from attn_cli.text.tokenize import tokenize
 text, before = "a" * 10_000_000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

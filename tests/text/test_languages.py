@@ -102,12 +102,15 @@ def notes(*args):
     return [note for note in json.loads(ran.out)["notes"] if NOTE in note]
 
 
-def test_one_note_says_what_to_do():
+def test_one_note_says_what_to_do_in_a_line_of_a_batch_too(at):
     start = "The text seems not to be English (Le, du), and word2vec holds vectors of English words"
     for command in ("self", "masked", "explain"):
         (note,) = notes(command, FRENCH)
         assert note.startswith(start) and note.endswith("Give vectors of its language with -e.")
         assert " ".join(here(command, FRENCH).out.split()).count(NOTE) == 1
+    Path("lines.txt").write_text(f"the blorf sat\n{FRENCH}\n", encoding="utf-8")
+    first, second = map(json.loads, here("batch", "lines.txt", "--fields", "notes").out.splitlines())
+    assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
 
 
 ENGLISH_TEXT = "The cat drinks milk"
@@ -121,12 +124,6 @@ def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors():
         (note,) = notes("cross", text, context)
         assert note.startswith(f"{whose} not to be English") and "aligned across both languages" in note
         assert notes("explain", text, "--context", context) == [note]
-
-
-def test_a_line_of_a_batch_has_the_note_too(at):
-    Path("lines.txt").write_text(f"the blorf sat\n{FRENCH}\n", encoding="utf-8")
-    first, second = map(json.loads, here("batch", "lines.txt", "--fields", "notes").out.splitlines())
-    assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
 
 
 def test_the_note_does_not_depend_on_what_becomes_of_unknown_words_and_vectors_of_one_s_own_are_one_s_own(at):

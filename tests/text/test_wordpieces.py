@@ -56,15 +56,12 @@ def test_odd_pieces_are_joined_as_a_reader_expects(tokens, joined):
     assert names(tokens.split()) == joined.split()
 
 
-def test_pieces_that_are_spaces_or_lines_are_joined_as_a_reader_expects():
+def test_spaces_and_lines_are_joined_as_a_reader_expects_and_byte_level_tokens_are_the_bytes_that_they_are():
     gemma = ["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"]
     assert names(gemma) == ["<bos>", "a", "\n", "bc", "\n\n", "d"]
     assert names(["a", "  ", " b"]) == ["a", "␣␣", "b"]
     spaced = ["The", " cat", "s", " sat", "\n", "On"]
     assert pieces.scheme(spaced) == "spaces" and names(spaced) == ["The", "cats", "sat", "\n", "On"]
-
-
-def test_byte_level_tokens_are_read_as_the_bytes_that_they_are():
     texts = {"Ã©": "é", "âĢĻ": "’", "âĢĶ": "—", "âĤ¬": "€", "æ±ī": "汉", "ÂŃx": "\u00adx", "Åģ": "Ł"}
     for token, text in texts.items():  # as they stand in GPT-2's vocabulary
         assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
