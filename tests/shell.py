@@ -22,6 +22,9 @@ from unittest import mock
 import attn_cli
 from tests import preloaded
 
+Text = str | bytes
+Env = Mapping[str, str | None] | None  # changes of the environment; None takes a variable away
+Folder = str | os.PathLike[str] | None
 COMMAND = [sys.executable, "-m", "attn_cli"]
 ROOT = str(Path(attn_cli.__file__).resolve().parents[1])
 SGR = re.compile("\x1b\\[[0-9;]*m")
@@ -43,7 +46,7 @@ class Ran(NamedTuple):
     err: str
 
 
-def surroundings(env: Mapping[str, str | None] | None = None) -> dict[str, str]:
+def surroundings(env: Env = None) -> dict[str, str]:
     """Return a plain environment, changed by `env`; a value of None takes a variable away.
 
     Whatever the folder that attn is run in, it is the attn under test.
@@ -57,11 +60,7 @@ def surroundings(env: Mapping[str, str | None] | None = None) -> dict[str, str]:
 
 
 def attn(
-    *args: str | bytes,
-    input: str | bytes | None = None,
-    env: Mapping[str, str | None] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    timeout: float = 60,
+    *args: Text, input: Text | None = None, env: Env = None, cwd: Folder = None, timeout: float = 60
 ) -> Ran:
     """Run `attn ARGS`, with `input` piped in (nothing if None), and return how it ended."""
     data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
@@ -71,31 +70,19 @@ def attn(
 
 
 def _started(
-    command: Sequence[str | bytes],
-    data: bytes,
-    env: Mapping[str, str | None] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    timeout: float = 60,
+    command: Sequence[Text], data: bytes, env: Env = None, cwd: Folder = None, timeout: float = 60
 ) -> Ran:
     made = surroundings(env)
     done = subprocess.run(command, input=data, capture_output=True, env=made, cwd=cwd, timeout=timeout)
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
-def started(
-    *args: str, env: Mapping[str, str | None] | None = None, **options: Any
-) -> "subprocess.Popen[bytes]":
+def started(*args: str, env: Env = None, **options: Any) -> "subprocess.Popen[bytes]":
     """Start `attn ARGS` in a process anew; the options are those of Popen."""
     return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
 
 
-def _forked(
-    args: Sequence[str | bytes],
-    data: bytes,
-    env: Mapping[str, str],
-    cwd: str | os.PathLike[str] | None,
-    timeout: float,
-) -> Ran:
+def _forked(args: Sequence[Text], data: bytes, env: Mapping[str, str], cwd: Folder, timeout: float) -> Ran:
     """Run attn in a process that has loaded it already, its streams being pipes."""
     ours, its = zip(*(reversed(os.pipe()) if not number else os.pipe() for number in range(3)), strict=True)
     run = preloaded.Request([*map(os.fsdecode, args)], env, os.fspath(cwd or os.getcwd())).start(its)
@@ -116,7 +103,7 @@ def _feed(descriptor: int, data: bytes) -> None:
         stream.write(data)
 
 
-def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
+def here(*args: str, env: Env = None) -> Ran:
     """Run `attn ARGS` in this process, with nothing to read: for many small cases that need no system."""
     from attn_cli.cli import options
     from attn_cli.cli.app import main
@@ -137,14 +124,14 @@ def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
     return Ran(code, *written)
 
 
-def told(*args: str, env: Mapping[str, str | None] | None = None) -> str:
+def told(*args: str, env: Env = None) -> str:
     """Return what `attn ARGS` writes; it does so without an error, and without a word beside it."""
     ran = here(*args, env=env)
     assert (ran.code, ran.err) == (0, ""), ran
     return ran.out
 
 
-def record(*args: str, env: Mapping[str, str | None] | None = None) -> Any:
+def record(*args: str, env: Env = None) -> Any:
     """Return the record that `attn ARGS -f json` writes."""
     return json.loads(told(*args, "-f", "json", env=env))
 
@@ -154,7 +141,7 @@ def rows(*args: str) -> list[dict[str, str]]:
     return [*csv.DictReader(io.StringIO(told(*args, "-f", "csv"), newline=""))]
 
 
-def refused(*args: str, code: int = 2, env: Mapping[str, str | None] | None = None) -> str:
+def refused(*args: str, code: int = 2, env: Env = None) -> str:
     """Return the one line with which `attn ARGS` is refused."""
     ran = here(*args, env=env)
     assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran
@@ -189,9 +176,7 @@ def shell(line: str, **more: Any) -> Ran:
     return _started(["bash", "-c", script], b"", **more)
 
 
-def terminal(
-    *args: str, columns: int = 80, rows: int = 24, env: Mapping[str, str | None] | None = None
-) -> Ran:
+def terminal(*args: str, columns: int = 80, rows: int = 24, env: Env = None) -> Ran:
     """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`; no pager."""
     from tests.stage import Stage  # it draws screens with a library that a run of few tests need not have
 

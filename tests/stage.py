@@ -10,12 +10,12 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pyte
 
 from tests import preloaded
-from tests.shell import surroundings
+from tests.shell import Env, surroundings
 
 LIMIT = 60.0  # seconds: far more than any answer takes, also on a busy machine
 
@@ -24,12 +24,7 @@ class Stage:
     """A run of attn on a terminal of its own, which is the terminal of its session, too."""
 
     def __init__(
-        self,
-        *args: str,
-        columns: int = 80,
-        rows: int = 24,
-        env: Mapping[str, str | None] | None = None,
-        stdin: int | None = None,
+        self, *args: str, columns: int = 80, rows: int = 24, env: Env = None, stdin: int | None = None
     ) -> None:
         self.terminal, its = pty.openpty()
         self.resize(columns, rows)

@@ -29,6 +29,7 @@ LINES = ["The quick brown fox jumped over the lazy dog.", "she likes coffee"]
 LINES += ["zzxq qqzz don't [red] </td> \\input{x}", "wörld 😀 日本語 \u202e evil", "x" * 5000, "one"]
 RANDOM = ("-e", "random")
 ALL = ("--fields", "all")
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 def write(lines: list[str] | bytes, name: str = "lines.txt") -> str:
@@ -103,9 +104,6 @@ def test_lines_come_from_a_pipe_and_no_lines_are_no_records(at):
     got = attn("batch", input=gzip.compress(b"a b\n"))
     assert got.code == 65 and "gzip -dc" in str(error_of(got.err)["hint"])
     assert here("batch", "/").code == here("batch", "missing.txt").code == 66
-
-
-PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 def test_a_record_is_there_before_the_next_line_is():

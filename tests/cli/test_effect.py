@@ -18,6 +18,7 @@ from tests.shell import here, plain, refused, rows
 
 TEXT = "The cat sat on the"
 TABLE, DOG = ("--target", "table"), ("--against", "dog")
+CAT = "The cat sat on the", "The cat slept on the"
 
 
 def told(*args):
@@ -117,9 +118,6 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(bert):
 
 
 # attn patch: what comes back of a word when parts of one run are carried over into another
-
-
-CAT = "The cat sat on the", "The cat slept on the"
 
 
 def record(*args):

@@ -22,6 +22,7 @@ from tests.small_models import trace_checkpoint
 N = 12
 TOKENS = ["red", "cat", "blue", "dog", "big", "sun", "red", "cat", "blue", "dog", "big", "sun"]
 ORDER = [["previous", "bag-of-words"], ["induction", "first"], ["same", "itself"]]
+LINES = ["the cat walking home", "", "a b", "the a"]
 
 
 def roles(n, length):
@@ -200,8 +201,6 @@ def test_names_that_come_with_a_model_are_told_from_what_its_heads_do_here(form,
 
 
 # Over many texts: the measures with their spread
-
-LINES = ["the cat walking home", "", "a b", "the a"]
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ FORMULAS += ['"', '"a","b"', "a,b", "a;b", "'=x"]
 LATEX = ["\\input{x}", "$x$", "%", "{", "^_", "%s", "{0}", "%(x)s"]
 HOSTILE = [*CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP, *MARKDOWN, *FORMULAS, *LATEX]
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+ODD = [*MARKDOWN, *MARKUP, *SEQUENCES, "line\n# heading", "a\n\n<script>"]
 
 
 def unsafe(text: str, allowed: str = "\n") -> list[str]:
@@ -153,9 +154,6 @@ def test_markdown_shows_every_token_and_keeps_its_columns():
     assert len(rows) == 1 + len(tokens)
     assert all(len(row) == len(tokens) + 2 for row in rows)
     assert rows[0][1:-1] == [row[0] for row in rows[1:]] == [visible(token) for token in tokens]
-
-
-ODD = [*MARKDOWN, *MARKUP, *SEQUENCES, "line\n# heading", "a\n\n<script>"]
 
 
 @pytest.mark.parametrize("token", ODD, ids=ascii)

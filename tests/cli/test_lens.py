@@ -14,6 +14,7 @@ from tests.schema import printed
 from tests.shell import here, rows, shell
 
 CAT, EVERY = "The cat sat on the", "0,1,2,3,4,5"
+TRANSLATORS = ("marian, two vocabularies", "t5, as v1.1")
 
 
 def record(*args):
@@ -109,9 +110,6 @@ def test_a_screen_fits_80_columns_bars_grow_and_a_pipe_has_the_same(letters):
     table = rows("lens", CAT, "--ids", "5")
     assert len(table) == 4 * 5 and table[-1]["final"] == table[-1]["likeliest"] == "table"
     assert {"rank", "probability", "logit_5"} < table[0].keys()
-
-
-TRANSLATORS = ("marian, two vocabularies", "t5, as v1.1")
 
 
 def translator(transformers, name, folder):

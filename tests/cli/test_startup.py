@@ -18,6 +18,7 @@ learn --help | learn train --help | learn score --help
 """
 OF_RICH = {"rich.console", "rich.table", "rich.markdown", "rich.progress"}
 OF_NUMPY = set() if version("numpy").startswith("1.") else {"numpy.ma"}  # NumPy 1 loads it itself
+SET = "TZ=Asia/Kathmandu | PYTHONHASHSEED=7 | HOME= | LC_ALL=tr_TR.UTF-8 | HOME=/nowhere"
 
 
 def imported(*args: str, at_depth: str = r"\s*") -> set[str]:
@@ -102,9 +103,6 @@ def test_optimized_python_and_warnings_as_errors_give_the_same():
         python = f"{COMMAND[0]} {flags}"
         ran = shell(f"{python} -m attn_cli explain 'she likes coffee'")
         assert (ran.code, ran.out, ran.err) == (0, usual, "")
-
-
-SET = "TZ=Asia/Kathmandu | PYTHONHASHSEED=7 | HOME= | LC_ALL=tr_TR.UTF-8 | HOME=/nowhere"
 
 
 @pytest.mark.parametrize("set_to", apart(SET))

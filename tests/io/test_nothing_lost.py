@@ -44,6 +44,7 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 ALIKE = [{}, UNBUFFERED]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ONE = [signal.SIGINT, *(pytest.param(number, marks=takes_long) for number in SIGNALS[1:])]  # at many moments
+TOO_MUCH = "self 'a b' -e random --dim 9999"
 
 
 def whole() -> bytes:
@@ -283,9 +284,6 @@ tokenize(text)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     assert int(python(script).out) < 64 << 10, "KiB"
-
-
-TOO_MUCH = "self 'a b' -e random --dim 9999"
 
 
 @pytest.mark.parametrize(

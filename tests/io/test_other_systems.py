@@ -35,6 +35,7 @@ sys.platform = "darwin"
 if __name__ == "__main__":
     sys.exit(run())
 """
+MAC = "darwin", "Library/Application Support/attn", "Library/Caches/attn"
 
 
 @pytest.fixture
@@ -71,9 +72,6 @@ def test_a_file_is_written_whole_or_not_at_all_where_no_open_file_can_be_renamed
         1 / 0  # noqa: B018
     write_together(".", {"one": b"1", "two": b"2", "last": b"3"}, "last")
     assert sorted(os.listdir(".")) == ["a.txt", "last", "one", "two"] and Path("a.txt").read_bytes() == b"new"
-
-
-MAC = "darwin", "Library/Application Support/attn", "Library/Caches/attn"
 
 
 @pytest.mark.parametrize(

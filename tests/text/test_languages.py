@@ -30,6 +30,8 @@ Ella Stowbody said acidly.; El Niño and La Niña; the blorf zorked la quux; blo
 Der Spiegel and Die Zeit are German newspapers; la de da de da; 1 2 3 4 5; 猫 は 牛乳 を 飲む;
 The Spanish for cat is gato, and el gato bebe leche means that it drinks milk; ls -la /usr/bin/du;
 for i in range(n): print(i); SELECT la FROM un WHERE de = 1"""
+NOTE = "not to be English"
+ENGLISH_TEXT = "The cat drinks milk"
 
 
 def found(text):
@@ -93,8 +95,6 @@ def test_a_long_text_is_read_at_its_beginning():
 
 # What attn says of it.
 
-NOTE = "not to be English"
-
 
 def notes(*args):
     ran = here(*args, "-f", "json")
@@ -111,9 +111,6 @@ def test_one_note_says_what_to_do_in_a_line_of_a_batch_too(at):
     Path("lines.txt").write_text(f"the blorf sat\n{FRENCH}\n", encoding="utf-8")
     first, second = map(json.loads, here("batch", "lines.txt", "--fields", "notes").out.splitlines())
     assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
-
-
-ENGLISH_TEXT = "The cat drinks milk"
 
 
 def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors():
