@@ -219,6 +219,9 @@ def test_the_screen_says_what_a_cell_is_and_where_the_rest_is():
     assert "Each cell is the mean weight of about 50 queries x 25 keys." in text
     assert "998 more rows: -q WORD shows one, --top 3 lists all; -o FILE.json keeps" in text
     assert "that may be looked at" in flat(screen(traced("causal")))
+    equal = screen(trace_self(" ".join(MANY[:1100]), replace(RANDOM, temperature=1e300)))
+    assert {cell for row in drawn_map(equal) for cell in row} == {"█"}
+    assert "shades: 0 ▁▂▃▄▅▆▇█ 0.00091" in equal
     even = trace_matrices("compute", Given("m", {"X": CHANCE.normal(size=(1200, 3))}), Settings())
     assert "Each cell is the mean weight of 60 queries x 30 keys." in flat(screen(even))
 
@@ -245,12 +248,6 @@ def test_on_a_narrow_terminal_there_is_a_map_and_no_place_of_a_link_is_cut(width
         return
     for i, j, weight in strongest_links(traced("learned"), traced("learned").shown, 10).links:
         assert f"{i} {WORDS[i]} -> {j} {WORDS[j]} {share(weight)}" in flat(text)
-
-
-def test_the_map_of_equal_weights_is_of_one_shade():
-    trace = trace_self(" ".join(MANY[:1100]), replace(RANDOM, temperature=1e300))
-    assert {cell for row in drawn_map(screen(trace)) for cell in row} == {"█"}
-    assert "shades: 0 ▁▂▃▄▅▆▇█ 0.00091" in screen(trace)
 
 
 def test_every_head_has_its_strongest_links_and_the_main_one_the_map_and_top_lists_every_row():
@@ -402,19 +399,15 @@ def test_the_json_of_a_long_text_has_the_long_view(options):
     assert told["map"] == wanted
 
 
-def test_a_query_that_sees_nothing_has_no_entropy_in_json_and_a_short_text_no_long_view():
+def test_a_query_that_sees_nothing_has_no_entropy_and_a_short_text_no_long_view_which_show_refuses(at):
+    (at / "long.json").write_text(json.dumps(traced("self").to_dict()))
+    assert "--full" in refused("show", "long.json", code=65)
     told = traced("shut").to_dict()["long_view"]
     assert told["allowed"][:401] == [0] * 400 + [1]
     assert told["entropy"][:401] == [None] * 400 + [0]
     assert told["map"]["values"][0] == [None] * 40 and not any(told["map"]["allowed"][0])
     short = (trace_self("a b", RANDOM), trace_self("a b", replace(RANDOM, top=1)), traced("self", full=True))
     assert all(trace.to_dict()["long_view"] is None for trace in short[:2]) and short[2].long_view is None
-
-
-def test_a_long_record_is_refused_with_the_way_round(tmp_path):
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps(traced("self").to_dict()))
-    assert "--full" in refused("show", str(path), code=65)
 
 
 # Other shapes

@@ -18,12 +18,8 @@ def left_padded(rows):
     exps = np.exp(np.random.default_rng(3).normal(0, 1, (2, 2, N, N)))
     weights = exps * np.tri(N)
     weights[..., :PADS] = 0
-    weights[..., :PADS, :] = {
-        "everything": np.ones((PADS, N)),
-        "padding": np.tri(PADS, N),
-        "all but padding": np.arange(N) >= PADS,
-        "nothing": np.zeros((PADS, N)),
-    }[rows]
+    seen = {"everything": np.ones(N), "all but padding": np.arange(N) >= PADS, "nothing": np.zeros(N)}
+    weights[..., :PADS, :] = np.tri(PADS, N) if rows == "padding" else seen[rows]
     sums = weights.sum(axis=-1, keepdims=True)
     return weights / np.where(sums == 0, 1, sums)
 

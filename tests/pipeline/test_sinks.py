@@ -10,7 +10,7 @@ import pytest
 from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
 from tests.pipeline.records import record, told
-from tests.shell import here
+from tests.shell import refused
 from tests.small_models import trace_checkpoint
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -88,8 +88,7 @@ def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
         np.testing.assert_allclose(again["weights"], own["weights"], atol=1e-9)
         np.testing.assert_allclose(again["sink"], own["sink"], atol=1e-9)
         assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in own["heads"]]
-    refused = here("check", file, "--expect", file)
-    assert refused.code == 65 and "sink" in refused.err
+    assert "sink" in refused("check", file, "--expect", file, code=65)
 
 
 def test_long_texts_lose_as_much_to_the_sink(folder):
@@ -103,8 +102,8 @@ def test_long_texts_lose_as_much_to_the_sink(folder):
 def test_a_sink_beyond_the_dtype_is_refused(tmp_path):
     file = tmp_path / "given.json"
     file.write_text('{"Q": [[1, 0]], "K": [[1, 0]], "V": [[1, 0]], "sinks": [1e300]}')
-    refused = here("compute", str(file), "--dtype", "float32")
-    assert refused.code == 65 and "sink's score, 1e+300, is not a finite number in float32" in refused.err
+    said = refused("compute", str(file), "--dtype", "float32", code=65)
+    assert "sink's score, 1e+300, is not a finite number in float32" in said
     assert record("compute", str(file))["sink"] == [1]
 
 
@@ -147,6 +146,5 @@ def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
 
 
 def test_a_script_of_several_heads_is_refused_for_their_sinks(folder):
-    refused = here("self", TEXT, "-m", folder, "--head", "all", "-f", "code:numpy")
-    said = " ".join(refused.err.split())
-    assert refused.code == 2 and "no sink; these heads have sinks." in said and "differ" not in said
+    said = refused("self", TEXT, "-m", folder, "--head", "all", "-f", "code:numpy")
+    assert "no sink; these heads have sinks." in said and "differ" not in said

@@ -44,11 +44,8 @@ def test_at_the_temperature_for_95_percent_the_strongest_key_has_95_percent(scor
     assert math.isclose(float(softmax(np.array([scores]) / found).max()), 0.95, abs_tol=1e-7)
 
 
-def test_no_temperature_breaks_a_tie_nor_makes_one_key_share():
+def test_typed_after_t_it_gives_95_percent_and_none_breaks_a_tie_or_makes_one_key_share():
     assert temperatures(np.array([[1.0, 1.0, 0.0], [2.0, -np.inf, -np.inf]]), 1.0) == [None, None]
-
-
-def test_typed_after_t_it_gives_95_percent():
     line = ("self", "the quick fox and the dog", "-q", "fox")
     (known,) = record(*line)["diagnostics"]
     (weights,) = record(*line, "-t", repr(known["temperature_95"]))["weights"]
@@ -69,6 +66,8 @@ def test_the_most_that_entropy_can_be_counts_allowed_keys_and_a_row_with_one_is_
     found = trace_masked("a a a a", Settings(embedding="random")).diagnoses()
     assert [d.most for d in found] == [0.0, 1.0, math.log2(3), 2.0]
     assert [d.nearly_uniform for d in found] == [False, True, True, True]
+    of_mean = trace_self("a b c", Settings(embedding="random", dim=4, heads=2, head="mean")).diagnoses()
+    assert all(d.entropy is not None and d.temperature_95 is None and d.longer is None for d in of_mean)
 
 
 def test_a_row_is_nearly_uniform_up_to_a_ratio_of_one_and_a_quarter_and_said_so():
@@ -99,11 +98,6 @@ def test_a_length_that_nobody_would_see_decides_nothing_and_where_one_does_it_is
     line = ("self", "the fox over dog", "-e", "vectors.txt")
     assert "Vector length decides here" in (out := told(*line)) and '"the" is 11.5 times as long' in out
     assert "length decides" not in told(*line, "--score", "cosine")
-
-
-def test_a_mean_of_heads_has_entropy_and_no_temperature():
-    found = trace_self("a b c", Settings(embedding="random", dim=4, heads=2, head="mean")).diagnoses()
-    assert all(d.entropy is not None and d.temperature_95 is None and d.longer is None for d in found)
 
 
 def test_the_walk_tells_how_sharp_each_row_is():

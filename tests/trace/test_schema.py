@@ -482,14 +482,12 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe():
     assert set(record["nearest"]) == set(DEFS["lookup"]["properties"]["nearest"]["properties"])
 
 
-def test_the_schema_names_the_values_that_the_options_take():
+def test_the_schema_names_the_values_that_options_take_and_the_exit_codes_that_come_with_a_message():
     places = {"score": ("trace", "given"), "layout": ("projection",), "oov": ("embedding",)}
     for name, (part, *more) in places.items():
         choices = (*declared(Settings)[name].names(), *more, None)
         assert tuple(DEFS[part]["properties"][name]["enum"]) == choices
 
-
-def test_the_schema_names_the_exit_codes_that_come_with_a_message():
     codes = {value for value in vars(errors).values() if isinstance(value, int)}
     silent = {errors.FINE, errors.DIFFERENT, errors.INTERRUPTED}
     allowed = DEFS["error"]["properties"]["error"]["properties"]["code"]["enum"]
@@ -622,7 +620,16 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_a_wrong_record_is_rejected(which):
+def test_a_wrong_record_is_rejected_and_so_is_another_kind_of_object(which):
+    others: list[object] = [
+        {},
+        [],
+        None,
+        "attn/1",
+        {"schema": "attn/1"},
+        {"schema": "attn/1", "kind": "self"},
+    ]
+    assert not any(map(FITS, others))
     whole = short(good(which))
     wrong = [(path, value) for path, values in WRONG[which].items() for value in values]
     for path, value in [*wrong, *((path, {"of": 7}) for path in leaves(whole))]:
@@ -646,8 +653,3 @@ def test_what_is_not_a_number_is_not_json(name):
         read(json.dumps(record))
     with pytest.raises(ValueError, match="JSON compliant"):
         dumps(record)
-
-
-def test_a_record_of_another_kind_of_object_is_rejected():
-    wrong: list[object] = [{}, [], None, "attn/1", {"schema": "attn/1"}, {"schema": "attn/1", "kind": "self"}]
-    assert not any(FITS(record) for record in wrong)

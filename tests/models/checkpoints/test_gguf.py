@@ -430,10 +430,8 @@ def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp
         own.normalizer = normalizers.NFC()
     own.decoder = decoders.ByteLevel()
     frames, letters = ["<|endoftext|>", "<s>"], splits.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=420, initial_alphabet=letters, show_progress=False, special_tokens=frames
-    )
-    own.train_from_iterator(LINES, trainer)
+    options = {"show_progress": False, "special_tokens": frames}
+    own.train_from_iterator(LINES, trainers.BpeTrainer(vocab_size=420, initial_alphabet=letters, **options))
     own.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
     words, merges = vocabulary_of(own)
     said = {"model": "gpt2", "pre": name, "tokens": words, "merges": merges, "bos_token_id": 1}
@@ -449,13 +447,11 @@ def test_word_pieces_have_the_ids_of_bert_s_tokenizer(tmp_path):
     own = BertWordPieceTokenizer(lowercase=True)
     own.train_from_iterator(LINES, vocab_size=300, show_progress=False)
     words, _ = vocabulary_of(own)
-    frames = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     own = BertWordPieceTokenizer({word: n for n, word in enumerate(words)}, lowercase=True)
-    spelled = [
-        word if word in frames else word[2:] if word.startswith("##") else f"\u2581{word}" for word in words
-    ]
+    spelled = [word[2:] if word.startswith("##") else f"\u2581{word}" for word in words]
+    spelled = [word if word in by_hand.FRAMES else made for word, made in zip(words, spelled, strict=True)]
     ends = {"cls_token_id": words.index("[CLS]"), "seperator_token_id": words.index("[SEP]")}
-    kinds = [3 if word in frames else 1 for word in words]
+    kinds = [3 if word in by_hand.FRAMES else 1 for word in words]
     found = rebuilt(tmp_path, {"model": "bert", "tokens": spelled, "token_type": kinds} | ends)
     for text in ODD:
         assert found.encode(text).ids == own.encode(text).ids, repr(text)

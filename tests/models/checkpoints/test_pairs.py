@@ -11,7 +11,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.models.checkpoints.open_model import TextEncoder
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.settings import BETWEEN
-from tests.models.checkpoints.by_hand import byte_pairs
+from tests.models.checkpoints.by_hand import FRAMES as BERT_FRAMES, byte_pairs
 from tests.models.checkpoints.gguf_by_hand import converted, eight_bits
 from tests.models.checkpoints.test_parity import CASES, made
 
@@ -19,7 +19,6 @@ A, B = "the cats sat", "a cat home"
 WORDS = ("the", "cat", "##s", "sat", "home", "a", "c", "##at", "h", "##ome")
 LETTERS = (*"Ġabcehmost", "Ġs", "at", "Ġc", "Ġcat", "Ġsat", "th", "the")
 MERGES = (("Ġ", "s"), ("a", "t"), ("Ġ", "c"), ("Ġc", "at"), ("Ġs", "at"), ("t", "h"), ("th", "e"))
-BERT_FRAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FRAMES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 UNIGRAM = [(word, -float(n)) for n, word in enumerate("▁the ▁cat s ▁sat ▁a ▁ home ▁home".split())]  # noqa: SIM905
 
