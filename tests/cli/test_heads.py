@@ -8,9 +8,8 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.models.model_file import bundled
-from attn_cli.pipeline import probe
 from attn_cli.pipeline.probe import of_stack, roles_on_repeats
-from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors import lookup
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import typed
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
@@ -302,16 +301,18 @@ V, PLACES, D = 6, 12, 24  # a token's number, then its place, then nothing, all 
 @pytest.fixture(scope="module", autouse=True)
 def read_once():
     """Have the vectors of all 40,000 words made once, and not for every run."""
-    made, embed = {}, probe.embed
+    made, embed = {}, lookup.embed
 
-    def kept(words, table, oov, seed, spelling):
-        key = table.fingerprint(), oov, seed, id(spelling)
+    def kept(words, *how, **named):
+        if named:  # of a text, and not of all words
+            return embed(words, *how, **named)
+        key = tuple(words), how[0].fingerprint(), *map(id, how[1:])
         if key not in made:
-            made[key] = embed(words, table, oov, seed, spelling), spelling  # which keeps its id
+            made[key] = embed(words, *how), how  # which keep their ids
         return made[key][0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probe, "embed", kept)
+        patch.setattr(lookup, "embed", kept)
         yield
 
 
@@ -411,7 +412,7 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     for said in ("50 random words, 2 times, seed 1", "copying", "Rows are layers."):
         assert said in out
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
-    assert {*found["tokens"]} <= {*open_table("word2vec").words()}
+    assert {*found["tokens"]} <= {*lookup.open_table("word2vec").words()}
 
 
 def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_it_does_not_copy(
