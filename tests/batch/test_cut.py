@@ -66,6 +66,14 @@ def test_parts_hold_the_lines_of_the_files_in_order(seed, at):
     assert lines_of(plan, done) == {n: lines for n, lines in found.items() if n not in done}
 
 
+def test_the_part_of_the_bytes_that_is_read_rises_over_all_files(at):
+    for name, count in (("a.txt", 30), ("b.txt", 90)):
+        Path(name).write_bytes(b"seven b\n" * count)
+    feed = Feed(inputs_of(["a.txt", "b.txt"]))
+    parts = [feed.done for _ in feed.groups()]
+    assert parts == sorted(parts) and parts[0] < 0.1 < parts[-1] == 1
+
+
 def test_patterns_name_files_in_order_and_none_is_an_error(at):
     for name in ("b1.txt", "b10.txt", "a.txt", "c.csv"):
         Path(name).write_text("x\n")

@@ -74,6 +74,23 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
     assert "fills gaps" in here("lens", "the cat", "-m", bert).out.replace("\n", " ")
 
 
+def test_an_answer_is_said_to_be_likeliest_from_the_layer_after_which_it_stays_so():
+    seen = set()
+    for text in ("He said that he would", "There was a man who"):
+        found, tokens = printed("lens", text), text.split()
+        ranks = [[said["rank"] for said in layer["positions"]] for layer in found["layers"]]
+        for place, column in enumerate(zip(*ranks, strict=True)):
+            last = len(column) - 1
+            since = max((layer + 1 for layer, rank in enumerate(column) if rank > 1), default=0)
+            when = f"from layer {since} on" if since else "from the start"
+            late = f"{'again' if 1 in column[:last] else 'only'} after the last layer"
+            out = " ".join(here("lens", text, "-q", str(place)).out.split())
+            wanted = f"That is its likeliest word {late if since == last else when}"
+            assert f'After "{tokens[place]}"' in out and wanted in out, (text, column)
+            seen.add(wanted)
+    assert len(seen) == 4  # from the start, from layer 2 on, again, only
+
+
 def test_a_gguf_file_and_its_folder_give_the_same_and_so_does_a_model_of_experts(tmp_path):
     whole, exact, _ = in_both_forms(tmp_path)
     both = [record("the cats walk", "-m", one, "--ids", "5,7") for one in (whole, exact)]

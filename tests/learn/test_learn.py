@@ -314,7 +314,7 @@ WRONG = {  # by code, what is named: what is asked for, where . is train.conllu
         "friend": ". --relations=subject,friend", "Subject": ". --relations=Subject", "--rate": ". --rate nan",
         "subject": ". --relations=head,subject,subject", "--relations": ". --relations=subject,; . --relations=",
         "safetensors": ". -o model.json; . -o model", "nobody": ". -e nobody", "random": ". -e random",
-        "--dev": ". dev.conllu --dev copy.conllu",
+        "--dev": ". dev.conllu --dev copy.conllu; dev.conllu --dev copy.conllu",
     },
     66: {
         "missing.conllu": "missing.conllu; . missing.conllu; . --dev missing.conllu",

@@ -15,6 +15,7 @@ pytest.importorskip("textual")
 import pexpect
 
 from attn_cli.cli.app import main
+from attn_cli.live.guest import Gate
 from tests.cli.tables import told
 from tests.live.stage import FOX, made, play
 from tests.shell import attn, surroundings, terminal, wait_for
@@ -207,6 +208,17 @@ def test_a_terminal_that_vanishes_under_nohup_ends_it():
 
 
 @takes_long
+def test_nothing_is_drawn_once_the_terminal_is_given_back():
+    reads, writes = os.pipe()
+    gate = Gate(writes, "utf-8")
+    assert gate.write("drawn ") == 6
+    gate.shut("given back")
+    assert gate.write("late") == 4  # as if it were written, for whoever draws
+    os.close(writes)
+    with open(reads, "rb") as stream:
+        assert stream.read() == b"drawn given back"
+
+
 def test_it_goes_on_after_signals_to_continue_in_the_middle_of_drawing():
     with Stage("live", FOX) as stage:
         stage.wait_for(ready)

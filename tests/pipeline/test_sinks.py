@@ -99,12 +99,13 @@ def test_long_texts_lose_as_much_to_the_sink(folder):
     np.testing.assert_allclose(trace.weights, exps / total, atol=1e-9)
 
 
-def test_a_sink_beyond_the_dtype_is_refused(tmp_path):
+@pytest.mark.parametrize(("sink", "share"), [("1e+300", 1), ("-1e+300", 0)])
+def test_a_sink_beyond_the_dtype_is_refused(sink, share, tmp_path):
     file = tmp_path / "given.json"
-    file.write_text('{"Q": [[1, 0]], "K": [[1, 0]], "V": [[1, 0]], "sinks": [1e300]}')
+    file.write_text(f'{{"Q": [[1, 0]], "K": [[1, 0]], "V": [[1, 0]], "sinks": [{sink}]}}')
     said = refused("compute", str(file), "--dtype", "float32", code=65)
-    assert "sink's score, 1e+300, is not a finite number in float32" in said
-    assert record("compute", str(file))["sink"] == [1]
+    assert f"sink's score, {sink}, is not a finite number in float32" in said
+    assert record("compute", str(file))["sink"] == [share]
 
 
 def test_what_sinks_leave_is_not_said_to_sum_to_one_nor_to_be_given_so(folder, tmp_path):

@@ -63,6 +63,7 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     order = sorted(wanted, key=wanted.get, reverse=True)
     line = told("performance", *PARTS).partition("nearest first:\n")[2].partition("\n")[0]
     assert sorted(order, key=line.index) == order and found["nearest"]["key"] == order[0]
+    assert record("shade", "hue=3", "Hue=2")["nearest"]["key"] == "hue"  # of those with one cosine the first
     found = record("color", *CAR)
     assert found["nearest"]["key"] == "color" and found["nearest"]["cosine"] == pytest.approx(1)
     assert all(0 < weight < 1 for weight in found["weights"][0])  # a query that is a key shares with others

@@ -29,7 +29,7 @@ Ella Stowbody said acidly.; El Niño and La Niña; the blorf zorked la quux; blo
 'Twas brillig, and the slithy toves did gyre and gimble in the wabe; He said je ne sais quoi and left;
 Der Spiegel and Die Zeit are German newspapers; la de da de da; 1 2 3 4 5; 猫 は 牛乳 を 飲む;
 The Spanish for cat is gato, and el gato bebe leche means that it drinks milk; ls -la /usr/bin/du;
-for i in range(n): print(i); SELECT la FROM un WHERE de = 1"""
+for i in range(n): print(i); He said nous sommes arrivés avec eux; SELECT la FROM un WHERE de = 1"""
 NOTE = "not to be English"
 ENGLISH_TEXT = "The cat drinks milk"
 

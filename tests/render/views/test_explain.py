@@ -122,6 +122,7 @@ SHE --only softmax,scores => no mask ; ! One row by hand ; ! Who attends
 SHE --from softmax => Who attends to whom ; How sharp ; ! One row by hand
 SHE --only mask => there is no mask
 SHE --only positions => --positions sinusoidal
+"a b c" -e random --positions sinusoidal --pad 2 --pad-side right -q c --only positions => "c" stands at place 2,
 SHE -t 0.00964 --steps => softmax((q·k / √32 + distance) / 0.00964)
 FOX --swap dog=cat --mask causal -q fox => The mask hides "dog" from "fox"
 FOX --swap fox=rock --head mean => The mean of heads has no scores
