@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from attn_cli import errors
 from tests.cli.tables import typed
@@ -83,22 +82,15 @@ Before. \input{inside} Between. \input{inside} After.
 }
 
 
-class Compiled(NamedTuple):
-    """How a compilation ended: what is wrong ("" if nothing is), and how many pages there are."""
-
-    wrong: str
-    pages: int
-
-
-def compiled(folder: Path, name: str, engine: str = "pdflatex") -> Compiled:
-    """Compile `name`.tex in the folder, without running any program from within it."""
+def compiled(folder: Path, name: str) -> tuple[str, int]:
+    """Compile `name`.tex, without running any program from within it; return what is wrong, or "", and its pages."""
     options = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
     env = os.environ | {"max_print_line": "1000", "openin_any": "p"}
-    command = [engine, *options, f"{name}.tex"]
+    command = ["pdflatex", *options, f"{name}.tex"]
     done = subprocess.run(command, cwd=folder, input=b"", capture_output=True, env=env, timeout=120)
     log = (done.stdout + done.stderr).decode("utf-8", "replace")
     pages = re.search(r"Output written on \S+ \((\d+) page", log)
-    return Compiled(_wrong(done.returncode, log), int(pages[1]) if pages else 0)
+    return _wrong(done.returncode, log), int(pages[1]) if pages else 0
 
 
 def _wrong(code: int, log: str) -> str:
@@ -112,26 +104,18 @@ def _wrong(code: int, log: str) -> str:
     return missing[0] if missing else ""
 
 
-def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> Compiled:
+def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> tuple[str, int]:
     """Write what a command line shows, and compile it alone, then inside other documents."""
     ran = attn(*line, "-f", "latex", timeout=120)
     if ran.code:
-        return Compiled(f"attn: {ran.err}", 0)
+        return f"attn: {ran.err}", 0
     (folder / f"{name}.tex").write_text(ran.out, encoding="utf-8")
-    found = compiled(folder, name)
-    if line[0] == "exercise":  # a document of its own, to be printed
-        return found
+    wrong, pages = compiled(folder, name)
     shutil.copy(folder / f"{name}.tex", folder / "inside.tex")
-    for other in inside:
-        wrong = compiled(folder, other).wrong
-        if wrong and not found.wrong:
-            found = Compiled(f"in {other}: {wrong}", 0)
-    return found
-
-
-def named(line: list[str]) -> str:
-    text = shlex.join(["attn", *line])
-    return text if len(text) <= 70 else f"{text[:50]} ... {text[-15:]}"
+    for other in inside if line[0] != "exercise" else ():  # that is a document of its own, to be printed
+        if not wrong and (there := compiled(folder, other)[0]):
+            wrong = f"in {other}: {there}"
+    return wrong, pages
 
 
 def main(arguments: list[str]) -> int:
@@ -147,9 +131,11 @@ def main(arguments: list[str]) -> int:
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")
         for n, line in enumerate(LINES):
-            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
-            failed += bool(found.wrong)
-            print(f"{n:02d}  {found.wrong or 'fine':40}  {found.pages:3} pages  {named(line)}", flush=True)
+            wrong, pages = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
+            failed += bool(wrong)
+            text = shlex.join(["attn", *line])
+            named = text if len(text) <= 70 else f"{text[:50]} ... {text[-15:]}"
+            print(f"{n:02d}  {wrong or 'fine':40}  {pages:3} pages  {named}", flush=True)
     print(f"{len(LINES) - failed} of {len(LINES)} compile.")
     return 1 if failed else 0
 
