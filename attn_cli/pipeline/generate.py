@@ -19,6 +19,7 @@ from attn_cli.models.encoder import causal, weights_of
 from attn_cli.pipeline import (
     cut_of_model,
     cut_of_stack,
+    each_once,
     embed,
     knock_out_notes,
     next_words,
@@ -263,10 +264,15 @@ def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
 def _language(text: str, settings: Settings) -> Writer:
     """Return the writer of the bundled language model, or of another of its kind; it reads all anew for each word."""
     shared = embed.open_shared(settings)
-    it = passes.LanguagePass(text, settings, shared)
-    settings, stack, words = it.settings, it.stack, [*map(it.word, range(it.vocabulary + 1))]
+    stack = shared.stack
+    if stack is None or stack.words is None:
+        said = f"-p {settings.projection} writes no words."
+        raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
+    settings, _ = next_words.settings_for("masked", each_once(settings, stack), stack, False)
     layer = wanted_layer(settings, stack.layers, stack.name)
     shown = shown_head(settings.head, stack.head_names(layer))
+    it = passes.LanguagePass(text, settings, shared)  # after what is wrong with the options
+    words = [*map(it.word, range(it.vocabulary + 1))]
     cut = cut_of_stack(settings, stack)
     heads = [one for one in stack.attention(layer).heads if shown in (one.name, MEAN)]
     places = {word: n for n, word in enumerate(words)}

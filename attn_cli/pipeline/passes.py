@@ -21,7 +21,7 @@ from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import Way, texts, way_of
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
-from attn_cli.pipeline import each_once, embed, next_words
+from attn_cli.pipeline import embed, next_words
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings import DEFAULTS, Settings, beside_model, check_without_model, declare, settings_of
@@ -145,9 +145,8 @@ class LanguagePass:
         if stack is None or stack.words is None:
             said = f"-p {settings.projection} says no words."
             raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
-        settings = each_once(settings, stack)
-        self.settings, notes = next_words.settings_for("masked", settings, stack, False)
-        inputs = read_inputs(text, None, self.settings, shared)
+        settings, notes = next_words.settings_for("masked", settings, stack, False)
+        inputs = read_inputs(text, None, settings, shared)
         assert inputs.query.X is not None and inputs.table is not None
         self.stack, self.scored, self.X = stack, stack.words, inputs.query.X
         self.encoders, self.layers = stack.encoders, stack.layers

@@ -107,9 +107,10 @@ WRONG = """
     generate x --count 0 => '--count': 0 is not in the range | generate x --top-p 1.5 => 1.5 is not in the range
     generate x --layer all => shows one head | generate x --head rollout => shows one head
     generate x --stop fox --stop '' => --stop is empty | generate x --head nobody => There is no head 'nobody'
-    generate x --head subject => There is no head 'subject' | generate x -p roles => says no words
+    generate x --head subject => There is no head 'subject' | generate x -p roles => writes no words
     generate x --sample-temperature nan => --sample-temperature cannot be nan
     generate x --top-p nan => --top-p cannot be nan | generate x -f csv => csv
+    generate '' --layer 9 => There is no layer 9 | generate '?!' --head nobody => There is no head 'nobody'
     generate x -p roles -m x => --model takes the place of --projection | generate x --temperature 2 => --temperature
     generate x -p language -m x => --model takes the place of --projection
     heads --probe "the cat" => TEXT and --probe exclude each other
