@@ -97,6 +97,8 @@ def test_compute_batch_and_compare_take_it():
     assert json.loads(ran.out)["mask"] == [[False, True, True]] * 3
     traces = record("compare", "she likes coffee", "--vary", "without=she,coffee")["records"]
     assert [one["mask"][0] for one in traces] == [[False, True, True], [True, True, False]]
+    once, twice = (attn("self", "a b", "-e", "random", *("--without", "a") * n).out for n in (1, 2))
+    assert once == twice and "--without a" in once  # among the options of the next command
 
 
 # The words nearest to each of several vectors: what brute force finds, for any numbers
