@@ -23,7 +23,7 @@ TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out
 LEAST_AHEAD = 16  # of them, so that a cluster that grows with its work sees some
 WAIT = 10.0  # seconds without a worker, or an answer, before that is said
-GONE = 5.0  # seconds without its process after which a worker of this machine is replaced
+GONE = 60.0  # seconds without a process until a worker is replaced: its nanny takes time on a busy machine
 PATIENCE = 10.0  # seconds for a part to be seen here: shared folders are late
 
 

@@ -31,7 +31,6 @@ ON_DASK = ("--engine", "dask", "--workers", "2")
 @pytest.fixture(autouse=True)
 def patient(small, monkeypatch):
     monkeypatch.setattr(cluster, "WAIT", 300)  # on a busy machine, a worker takes its time to come
-    monkeypatch.setattr(cluster, "GONE", 60)  # and its nanny, to start it anew
 
 
 @pytest.fixture(scope="module")
