@@ -262,7 +262,7 @@ def test_each_moment_of_the_picture_shows_the_screen_of_that_moment() -> None:
     rows = list(lecture.spans(events))
     by_time = dict(lecture.screens(events))  # the last of a moment
     for at, screen in list(by_time.items())[:-1]:
-        seen = {one.row: one.runs for one in rows if one.start <= at < one.stop}
+        seen = {row: runs for row, runs, start, stop in rows if start <= at < stop}
         assert seen == {n: runs for n, runs in enumerate(screen) if runs}
 
 
