@@ -61,7 +61,8 @@ WRONG = """
     self x --figure links => ends in .png, .pdf or .svg
     self x --figure links -o x.txt => not into 'x.txt'. Type -o links.png.
     self x --figure bars -o x.png -f table => Leave out -f | self x --figure lnks -o x.png => Did you mean links?
-    self x -f csv -o x.png => cannot hold csv | self x -o x.jpg => .png | self x --dpi 300 => only to figures
+    self x -f csv -o x.png => cannot hold csv | self x -f table -o x.npz => cannot hold table
+    self x -o x.jpg => .png | self x --dpi 300 => only to figures
     self x --size 8x4 -o x.svg => --size applies only to figures | self x --title '' => only to figures
     self x --dpi 29 -o x.png => 30 to 1,200 | self x --size 8 -o x.png => as 8x4.5
     self x --size 0x4 -o x.png => 1 to 50 inches | self x --show mask -o x.png => --show mask has no figure

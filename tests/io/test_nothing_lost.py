@@ -268,7 +268,8 @@ def test_a_long_word_and_a_long_text_are_refused_before_they_hurt_and_a_long_wor
     assert ran.code == 65 and "The text has more than 2,000 bytes." in ran.err
     assert attn("self", "-e", "random", "--max-text", "2002", input="a " * 1001).code == 0
     assert here("self", "word", "--max-word", "3").code == 65
-    assert [here("self", "日本", "--max-word", n).code for n in "56"] == [65, 0]  # bytes, not letters
+    for limit in ("--max-word", "--max-text"):  # bytes, not letters
+        assert [here("self", "日本", limit, n).code for n in "56"] == [65, 0]
     assert here("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
     Path("attn.toml").write_text('max_word = "3"\n')
     assert here("self", "word").code == 65

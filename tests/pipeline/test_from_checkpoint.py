@@ -260,6 +260,19 @@ def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
             close(found["x_query"] @ W, np.array(head[letter]))
 
 
+def test_a_norm_that_is_stored_less_one_is_shown_as_it_counts(tmp_path):
+    stored = {"q": np.float32([0.5, -0.25]), "k": np.float32([1, 2])}
+    norms = {f"layers.0.self_attn.{name}_norm.weight": gain for name, gain in stored.items()}
+    config = {**GEMMA2, "model_type": "gemma3_text", "attn_logit_softcapping": None}
+    by_hand.byte_pairs(saved(tmp_path / "model", config, gemma2() | norms))
+    found = record("self", "dab", "-m", str(tmp_path / "model"), "--head", "1", "--steps")
+    (head,) = found["heads"]
+    for name, gain in stored.items():
+        close(np.array(head[f"{name}_gain"]), 1 + gain)
+        x = np.array(found["x_query"]) @ head[f"W_{name}"]
+        close(np.array(head[name]), x / np.sqrt((x * x).mean(axis=1, keepdims=True)) * (1 + gain))
+
+
 def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
     trace = dabca(gpt2_folder)
     assert trace.shown.W is trace.x_query is trace.W_o is trace.layer_output is None

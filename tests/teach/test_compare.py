@@ -113,15 +113,16 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
 
 
 def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
-    found = record("--vary", "score=scaled,dot")
-    before, after = found["entropy"]
-    mover = found["largest_mover"]
-    assert found["summary"].startswith(
-        f"With score dot instead of scaled, the mean entropy of a row falls from {before:.3f} to {after:.3f} bits; "
-        f'the largest mover is "{mover["query"]}" looking at "{mover["key"]}", from {mover["from"]:.3f} to '
-        f"{mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
-    )
-    assert " ".join(found["summary"].split()) in said("--vary", "score=scaled,dot")
+    for one, other, turns in (("scaled", "dot", "falls"), ("dot", "scaled", "rises")):
+        found = record("--vary", f"score={one},{other}")
+        before, after = found["entropy"]
+        mover = found["largest_mover"]
+        assert found["summary"].startswith(
+            f"With score {other} instead of {one}, the mean entropy of a row {turns} from {before:.3f} to "
+            f'{after:.3f} bits; the largest mover is "{mover["query"]}" looking at "{mover["key"]}", from '
+            f"{mover['from']:.3f} to {mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
+        )
+        assert " ".join(found["summary"].split()) in said("--vary", f"score={one},{other}")
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))

@@ -800,6 +800,10 @@ def test_oov_nearest_takes_the_closest_spelling_and_says_so(own):
 
 
 def test_a_mistyped_word_is_guessed_aloud_by_nearest_and_asked_for_by_the_others(own):
+    near = record(
+        "vectors", "nearest", "FOX", "--top", "3"
+    )  # found in small letters, which are none of its neighbours
+    assert near["found"] == "fox" and not {"fox", "FOX"} & {one["word"] for one in near["neighbours"]}
     guessed = here("vectors", "nearest", "colur", "--top", "1", "-f", "json")
     assert guessed.code == 0 and '"found": "color"' in guessed.out
     assert guessed.err == "attn: no vector for 'colur' in word2vec: 'color' is taken instead.\n"

@@ -31,6 +31,16 @@ def test_the_parts_of_a_checkpoint_sum_to_its_logit_before_a_cap(config, T, tmp_
                 np.testing.assert_allclose(moved.sum(axis=1), heads, atol=1e-5)
 
 
+def test_the_parts_of_a_model_whose_logits_are_scaled_are_scaled_too(tmp_path):
+    with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
+        model = checkpoint.model
+        checkpoint.model = model._replace(logits=model.logits._replace(scale=0.25))
+        run = checkpoint.run(texts([IDS]))
+        for against, expected in ((None, run.logits()[0, 3, 2]), (0, run.logits()[0, 3, [2, 0]] @ [1, -1])):
+            parts = way_of(run, 3).parts(2, against)
+            np.testing.assert_allclose(sum(one.value for one in parts), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_without_all_heads_and_networks_what_is_left_is_the_embeddings_own_guess(tmp_path):
     T = {name: np.zeros_like(M) if name.endswith("attn.c_proj.bias") else M for name, M in gpt2().items()}
     with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:

@@ -228,6 +228,7 @@ a row shut numpy => [False, False, False, False, False], q1
 wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np
 causal torch => F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)
 causal torch => True = may attend, as in scaled_dot_product_attention.
+position scores and mask torch => bias = position_scores.masked_fill(~mask, -torch.inf) ; attn_mask=bias
 causal keras => [Q[None] * scale, V[None], K[None]], use_causal_mask=True
 causal keras => True = may attend, as in the attention_mask of Keras' layers.
 """  # and what with an ! is not there

@@ -155,6 +155,10 @@ def test_the_option_offers_every_format_and_the_numbers_are_those_of_the_formula
     assert set(DRAWS) - {*formats()} == {"figure"}  # --figure, or a suffix, chooses it
     assert sum(len(one.suffixes) for one in DRAWS.values()) == len(suffixes())
     assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes())
+    formula = r"\frac{Q K^\top}{\sqrt{d_k}}"  # not that of warm scores, which the page tells in words
+    for heat, is_there in (("1", True), ("2", False)):
+        asked = ("self", "a b", "-e", "random", "--steps", "-t", heat, "-f", "latex")
+        assert (formula in shown(*asked)) is is_there
     # Scores 2, 1, 1: the first lesson's matrix.
     parts = [math.exp(score) for score in (2, 1, 1)]
     row = [f"{part / sum(parts):.3f}".removeprefix("0") for part in parts]

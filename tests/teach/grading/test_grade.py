@@ -214,6 +214,13 @@ def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_ow
     assert is_right(v=X @ W) and judged(v=X @ W.T)["likely"] == "transposed-w"
 
 
+def test_a_mistake_that_gives_the_digits_goes_before_one_that_is_only_near():
+    """With scores 1 and 0, and 0 and 0, a head's share is .622; the mean of both heads is .561, undivided .616."""
+    save("right.json", Q=[[1.0] + [0.0] * 7], K=np.eye(2, 8), V=np.eye(2), heads=2)
+    record = judged("--tol", "0.02", weights=[[0.622, 0.378]])
+    assert record["likely"] == "heads-not-averaged" and record["candidates"] == ["heads-not-averaged"]
+
+
 def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     save("right.json", **HEADS)
     X = HEADS["X"]
