@@ -112,7 +112,8 @@ def _of_processes(
         said = "A process that computed lines was killed: memory may be short."
         raise MachineError(said, "Try fewer --workers.") from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Where the interpreter shuts down in order, it would race with the pool's thread, and say so.
+        pool.shutdown(wait=not is_linux, cancel_futures=True)
 
 
 def _result(one: Future[Any], pool: ProcessPoolExecutor) -> Any:
