@@ -32,7 +32,9 @@ def configured(letters, tmp_path):
 
 
 def steps(*args):
-    found = [json.loads(line) for line in told("generate", *args).splitlines()]
+    ran = here("generate", *args)
+    assert ran.code == 0, ran.err
+    found = [json.loads(line) for line in ran.out.splitlines()]
     assert [complaint for one in found for complaint in complaints(one)] == []
     assert [one["step"] for one in found] == [*range(len(found))]
     assert [one["stopped"] is None for one in found] == [True] * (len(found) - 1) + [False]

@@ -1,6 +1,7 @@
 """Several layers on treebanks: the same arithmetic as the program's, learned with PyTorch, as a user runs it."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -26,8 +27,6 @@ from tests.learn.test_learn import (  # noqa: F401
     lessons,
     little,
     little_language,
-    posix,
-    torch,
     works,
 )
 from tests.parsed import parsed
@@ -149,7 +148,7 @@ def test_several_layers_are_learned_and_used_and_the_same_seed_gives_the_same_by
             np.testing.assert_allclose(np.sum(head["weights"], axis=1), 1)
 
 
-@posix
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_an_interrupt_of_several_layers_leaves_a_model_too(torch, little):
     options = ["--layers", "2", "--heads", "2", "--width", "16", "--wide", "16", "--epochs", "10000"]
     process = started(little, "train.conllu", *OPTIONS, *options, "-o", "deep.safetensors")

@@ -10,7 +10,6 @@ from attn_cli.models.model_file import read_model
 from data.making import one_layer, train_deep
 from data.making.settings import OneLayerTraining
 from data.making.tests.test_state import DEEP, folder  # noqa: F401
-from tests.learn.test_learn import torch  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("torch")
 SMALL = OneLayerTraining(

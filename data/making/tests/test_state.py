@@ -8,7 +8,6 @@ from attn_cli.io.array_files import read_safetensors
 from data.making import state, train_deep, train_language
 from data.making.pretrain import pretrain_file
 from data.making.settings import DeepTraining, LanguageTraining, Pretraining
-from tests.learn.test_learn import torch  # noqa: F401
 from tests.parsed import conllu
 
 pytestmark = pytest.mark.usefixtures("torch")
