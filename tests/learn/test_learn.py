@@ -344,10 +344,10 @@ def test_what_is_wrong_is_refused_before_the_work(code, named, args, little, at)
     assert set(os.listdir(little)) == before
 
 
-def interrupted_at(command, folder, phrase):
+def interrupted_at(command, folder, phrase, env=None):
     """Send an interrupt at the first line that holds this phrase, and return how the process ended."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process, said = subprocess.Popen(command, cwd=folder, env=surroundings(), **pipes), ""
+    process, said = subprocess.Popen(command, cwd=folder, env=env or surroundings(), **pipes), ""
     try:
         for line in process.stderr:
             said += line

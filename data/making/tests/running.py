@@ -11,18 +11,13 @@ COMMAND = [sys.executable, "-m", "data.making"]
 def making(*args, cwd=None, env=None, timeout=120):
     """Run `python -m data.making ARGS`, and return how it ended."""
     done = subprocess.run(
-        [*COMMAND, *args], capture_output=True, cwd=cwd, env=_paths(env), timeout=timeout, check=False,
+        [*COMMAND, *args], capture_output=True, cwd=cwd, env=paths(env), timeout=timeout, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def started(folder, *args):
-    """Start a training that a test interrupts."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*COMMAND, "train", *args], cwd=folder, env=_paths(None), **pipes)
-
-
-def _paths(env):
+def paths(env=None):
+    """Return an environment in which both attn and data.making are found."""
     made = surroundings(env)
     return made | {"PYTHONPATH": ":".join(filter(None, [(env or {}).get("PYTHONPATH"), ROOT]))}

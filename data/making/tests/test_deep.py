@@ -14,7 +14,7 @@ from attn_cli.learn.treebank import read_treebank
 from attn_cli.vectors.lookup import open_table
 from data.making.deep import Deep
 from data.making.settings import DeepTraining
-from data.making.tests.running import making, started
+from data.making.tests.running import COMMAND, making, paths
 from data.making.train_deep import DeepTrainer
 from tests.learn.test_learn import (  # noqa: F401
     DEEDS,
@@ -151,8 +151,8 @@ def test_several_layers_are_learned_and_used_and_the_same_seed_gives_the_same_by
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_an_interrupt_of_several_layers_leaves_a_model_too(torch, little):
     options = ["--layers", "2", "--heads", "2", "--width", "16", "--wide", "16", "--epochs", "10000"]
-    process = started(little, "train.conllu", *OPTIONS, *options, "-o", "deep.safetensors")
-    code, rest = interrupted_at(process, "epoch 1:")
+    command = [*COMMAND, "train", "train.conllu", *OPTIONS, *options, "-o", "deep.safetensors"]
+    code, rest = interrupted_at(command, little, "epoch 1:", paths())
     assert code == 130
     assert "interrupted" in rest and "wrote deep.safetensors" in rest
     works(little, "deep.safetensors")
