@@ -98,9 +98,10 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
     refuse_input(not body, f"{name} holds no numbers.", ONE_MATRIX)
     start, width = body[0].number, len(body[0].cells)
     for line in body:
-        held = count(len(line.cells), "cell", "cells")
-        said = f"{name}, line {line.number}: the row has {held}, line {start} has {width}."
-        refuse_input(len(line.cells) != width, said, "Give rows of equally many numbers.")
+        if len(line.cells) != width:
+            held = count(len(line.cells), "cell", "cells")
+            said = f"{name}, line {line.number}: the row has {held}, line {start} has {width}."
+            raise InputError(said, "Give rows of equally many numbers.")
     is_named = header is not None and (header[0] in ("", *CORNERS) or len(header) == width - 1)
     first = int(is_named or not all(_is_plain(line.cells[0]) for line in body))
     if width == first:

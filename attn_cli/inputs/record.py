@@ -243,6 +243,7 @@ def numbers_of(pairs: Pairs) -> list[float] | None:
     if not all(map(is_number, values)):
         return None
     for value in values:
-        said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
-        refuse_input(not math.isfinite(float(value)), said, "Give a smaller one.")
+        if not math.isfinite(float(value)):
+            said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
+            raise InputError(said, "Give a smaller one.")
     return [float(value) for value in values]

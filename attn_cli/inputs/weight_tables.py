@@ -109,9 +109,10 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
 
 
 def _check_width(line: csv_matrix.Line, header: list[str], name: str) -> None:
-    held = count(len(line.cells), "cell", "cells")
-    said = f"{name}, line {line.number}: the row has {held}, the header {len(header)}."
-    refuse_input(len(line.cells) != len(header), said, "Give rows of equally many cells.")
+    if len(line.cells) != len(header):
+        held = count(len(line.cells), "cell", "cells")
+        said = f"{name}, line {line.number}: the row has {held}, the header {len(header)}."
+        raise InputError(said, "Give rows of equally many cells.")
 
 
 def grid_of(links: Sequence[Link], name: str) -> Grid:

@@ -58,6 +58,7 @@ class Deep(OneLayer):
     """
 
     always = True
+    fused: bool | None = None  # whether PyTorch takes a step of all parameters in one pass
 
     def __init__(
         self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None,
@@ -92,13 +93,20 @@ class Deep(OneLayer):
             **linear("kind.W", "kind.b", settings.width, len(self.labels["kind"])),
             **linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
-        self.learned = [*self.tensors.values(), *self.auxiliary.values()]
-        for parameter in self.learned:
-            parameter.requires_grad_()
-        self.optimizer = torch.optim.AdamW(
-            self.learned, betas=BETAS, weight_decay=0 if self.frozen else WEIGHT_DECAY
-        )
-        self.mean = MovingMean([*self.tensors.values()], settings.keep) if settings.keep else None
+        by_share: dict[float, list[Tensor]] = {}
+        for name, one in (self.tensors | self.auxiliary).items():
+            if share := self.share(name):
+                by_share.setdefault(share, []).append(one.requires_grad_())
+        self.learned = [one for some in by_share.values() for one in some]
+        groups = [{"params": some, "share": share} for share, some in by_share.items()]
+        decay = 0 if self.frozen else WEIGHT_DECAY
+        self.optimizer = torch.optim.AdamW(groups, betas=BETAS, weight_decay=decay, fused=self.fused)
+        means = [one for one in self.tensors.values() if one.requires_grad]
+        self.mean = MovingMean(means, settings.keep) if settings.keep else None
+
+    def share(self, name: str) -> float:
+        """Return the share of the step size with which the parameters of this name learn; with 0 they stay."""
+        return 1.0
 
     def _start_from(self, lower: Lower, heads: Sequence[str]) -> None:
         """Give the layers, and of the last one the heads that are there already, what was learned before."""
@@ -162,7 +170,7 @@ class Deep(OneLayer):
 
     def _step(self, rate: float, backward: Callable[[], None]) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("share", 1.0)
+            group["lr"] = rate * group["share"]
         self.optimizer.zero_grad()
         backward()
         self.torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)

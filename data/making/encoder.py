@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +17,8 @@ import numpy as np
 from attn_cli.errors import InputError, visible
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.io.files import regular
-from data.making.deep import BETAS, WEIGHT_DECAY, Deep
-from data.making.layers import Layers, LayerSizes, MovingMean, pytorch
+from data.making.deep import Deep
+from data.making.layers import Layers, LayerSizes, pytorch
 from data.making.lower import Lower
 from data.making.settings import DeepTraining
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 FORMAT = "attn-encoder/1"
 DROPOUT = 0.1  # inside the encoder, as it was pretrained
 SHARE = 0.15  # of the step size, that the encoder learns with
+PIECES = "bert.embeddings.word_embeddings.weight"
 
 
 class EncoderFiles(NamedTuple):
@@ -152,7 +152,7 @@ class Encoder(Layers):
             return X * functional.dropout(torch.ones(len(X), 1, X.shape[2]), share) if share else X
 
         e = "bert.embeddings"
-        X = p[f"{e}.word_embeddings.weight"][ids] + p[f"{e}.token_type_embeddings.weight"][0]
+        X = p[PIECES][ids] + p[f"{e}.token_type_embeddings.weight"][0]
         X = X + p[f"{e}.position_embeddings.weight"][: ids.shape[1]]
         X = drop(normed(X, f"{e}.LayerNorm"))
         found = [X]
@@ -176,6 +176,8 @@ class Encoder(Layers):
 class EncoderHeads(Deep):
     """The named heads on top of an encoder, and how both learn; the numbers of its word pieces stay."""
 
+    fused = True
+
     def __init__(
         self, words: Vocabulary, vectors: Floats, settings: DeepTraining, files: EncoderFiles,
         lower: Lower | None = None, texts: Sequence[EncodedSentence] = (),
@@ -184,16 +186,12 @@ class EncoderHeads(Deep):
         numbers = np.array([*(places.get(name, len(places)) for name in words.names), len(places)])
         below = Encoder(files, vectors, len(places), numbers)
         super().__init__(words, vectors, settings, lower, texts, below)
-        kept = below.tensors["bert.embeddings.word_embeddings.weight"].requires_grad_(False)
-        inner = [one for name, one in self.tensors.items() if name.startswith("bert.") and one is not kept]
-        among = {id(one) for one in (kept, *inner)}
-        outer = [one for one in self.learned if id(one) not in among]
-        self.learned = [*inner, *outer]
-        groups = [{"params": inner, "share": SHARE}, {"params": outer, "share": 1.0}]
-        self.optimizer = self.torch.optim.AdamW(groups, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
-        if settings.keep:
-            means = [one for one in self.tensors.values() if one is not kept]
-            self.mean = MovingMean(means, settings.keep)
+
+    def share(self, name: str) -> float:
+        """Return the share of the step size with which the parameters of this name learn; with 0 they stay."""
+        if name == PIECES:
+            return 0.0
+        return SHARE if name.startswith("bert.") else 1.0
 
     def weights(self, batch: Batch) -> Floats:
         """Return the named heads' weights, (b, h, n, n); products have sixteen bits, which is twice as fast."""
@@ -215,14 +213,12 @@ class EncoderFile(NamedTuple):
     name = property(lambda self: self.lower.name)
     heads = property(lambda self: self.lower.heads)
     facts = property(lambda self: self.lower.facts)
-    names = property(lambda self: self.lower.names)
 
     def learner(self, words: Vocabulary, vectors: Floats, seed: int, threads: int) -> EncoderHeads:
         """Return it with its heads in the order of `words`."""
-        settings = DeepTraining(seed=seed, threads=threads, keep=0)
-        dims = {"dim": self.lower.dim, "reach": self.lower.reach, **self.lower.sizes._asdict()}
-        dims["reach"] = self.lower.reach
-        return EncoderHeads(words, vectors, replace(settings, **dims).with_defaults(), self.files, self.lower)
+        sizes = self.lower.sizes._asdict() | {"dim": self.lower.dim, "reach": self.lower.reach}
+        settings = DeepTraining(seed=seed, threads=threads, keep=0, **sizes)
+        return EncoderHeads(words, vectors, settings.with_defaults(), self.files, self.lower)
 
 
 def is_encoder(path: str) -> bool:

@@ -13,6 +13,11 @@ from attn_cli.settings.training import ModelTraining, bits_a_number, number, ste
 from data.making.layers import pytorch
 
 
+def words_beside(help: str, default: float) -> float:
+    """Declare how many other words a pass reads for each word of the sentences."""
+    return TRAINING(help, default, metavar="F", bounds=(0, 100), hint="Give a number from 0 to 100.")
+
+
 @dataclass(frozen=True)
 class DeepTraining:
     """How a model of several layers is trained; None means the default, with pretrained layers or without."""
@@ -55,19 +60,11 @@ class DeepTraining:
         metavar="F,...",
         unset="2",
     )
-    imitated: float = TRAINING(
-        "With --teacher, words of running text for each word of the sentences.",
-        1.0,
-        metavar="F",
-        bounds=(0, 100),
-        hint="Give a number from 0 to 100.",
+    imitated: float = words_beside(
+        "With --teacher or --labelled, words of running text for each word of the sentences.", 1.0
     )
-    splices: float = TRAINING(
-        "With --spliced, words of its passages for each word of the sentences.",
-        1.5,
-        metavar="F",
-        bounds=(0, 100),
-        hint="Give a number from 0 to 100.",
+    splices: float = words_beside(
+        "With --spliced, words of its passages for each word of the sentences.", 1.5
     )
     itself: int | None = number(
         None, MODEL, "The commonest words that have a learned vector of their own.", 100_000, 0, unset="1000"

@@ -7,9 +7,9 @@ import pytest
 from tests.conftest import at, kept, own  # noqa: F401
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def torch():
-    """PyTorch, its settings as they were afterwards; where it is missing, the test is skipped or fails."""
+    """PyTorch, its settings as they were afterwards; where it is missing, the tests are skipped or fail."""
     if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
         import torch
     else:

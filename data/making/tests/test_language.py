@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import signal
 import subprocess
@@ -39,19 +38,6 @@ DEV = "The/DET/2/det cat/NOUN/3/nsubj sleeps/VERB/0/root ./PUNCT/3/punct"
 
 def silent(stage):
     pass
-
-
-@pytest.fixture(scope="module")
-def torch():
-    """PyTorch, its settings as they were afterwards; where it is missing, the tests are skipped or fail."""
-    if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
-        import torch
-    else:
-        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    yield torch
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(strict)
 
 
 @pytest.fixture(scope="module")
