@@ -16,6 +16,8 @@ app.COMMANDS.update(
             "passages",
             "splice",
             "graft",
+            "exchange",
+            "widen",
             "leads",
             "pretrain",
             "language",

@@ -33,8 +33,10 @@ def train(
         "Spliced passages (python -m data.making splice) to learn from as well, three words for each of the others.",
         TRAINING,
     ),
-    labelled: str | None = own(
-        "FILE", "Text with a teacher's weights (python -m data.making label), in place of both.", TRAINING
+    labelled: list[str] | None = own(
+        "FILE",
+        "Text with a teacher's weights (python -m data.making label), in place of both. May be repeated.",
+        TRAINING,
     ),
     embedding: Vectors = None,
     *,
@@ -63,7 +65,7 @@ def train(
             teacher or [],
             text or [],
             spliced,
-            labelled,
+            labelled or [],
         )
     say_trained(made)
 
@@ -251,6 +253,55 @@ def graft(
     with Progress("attn:") as progress:
         made = grafts_file(treebanks, output, seed, lambda done: progress.rate(done, "sentences", None))
     say(f"attn: wrote {visible(output)}: {count(made, 'sentence', 'sentences')}.")
+
+
+def exchange(
+    treebanks: list[str] = argument("TREEBANK...", "CoNLL-U: plain, .gz or .xz."),
+    output: str = own(
+        "FILE", "Where the sentences go (.conllu, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+    ),
+    times: int = own("N", "How often each sentence is varied.", TRAINING, default=13),
+    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0),
+) -> None:
+    """Vary the sentences of treebanks: phrases change places with phrases of the same kind from other sentences.
+
+    They are text for `label`, of the kind that a treebank is of.
+
+    Example: python -m data.making exchange en_ewt-ud-train.conllu -o exchanged.conllu.gz
+    """
+    from attn_cli.errors import count
+    from attn_cli.io.console import say
+    from attn_cli.io.progress import Progress
+    from data.making.exchange import varied_file
+
+    with Progress("attn:") as progress:
+        made = varied_file(
+            treebanks, output, times, seed, lambda done: progress.rate(done, "sentences", None)
+        )
+    say(f"attn: wrote {visible(output)}: {count(made, 'sentence', 'sentences')}.")
+
+
+def widen(
+    model: str = argument("MODEL", "A model of several layers that train wrote."),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    width: int = own("N", "Numbers per word between the layers.", TRAINING, default=256),
+    wide: int = own("N", "Hidden units of each word's own network.", TRAINING, default=640),
+    itself: int = own(
+        "N", "The commonest words that have a learned vector of their own.", TRAINING, default=10_000
+    ),
+    seed: int = own("N", "Seed; the same gives the same model.", TRAINING, default=0),
+    embedding: Vectors = None,
+) -> None:
+    """Make a trained model larger, for `train --pretrained` to go on from: it says nearly what it said before.
+
+    Example: python -m data.making widen roles-deep.safetensors -o wide.safetensors
+    """
+    from attn_cli.io.console import say
+    from data.making.widen import Wider, widen_file
+
+    prepare_index(embedding)
+    numbers = widen_file(model, output, Wider(width, wide, itself), seed, embedding or "word2vec")
+    say(f"attn: wrote {visible(output)}: {numbers:,} numbers.")
 
 
 def leads(

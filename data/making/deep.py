@@ -178,10 +178,16 @@ class Deep(OneLayer):
         if self.mean is not None:
             self.mean.update(self.torch)
 
+    def short_products(self) -> Any:
+        """Return in what products of matrices have sixteen bits (bfloat16), where the settings ask for that."""
+        return self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.settings.bfloat16)
+
     def learn(self, batch: Batch | Apart, rate: float) -> float:
         """Take one gradient step, and return the loss before it."""
-        if isinstance(batch, Apart):
-            return self.compare(batch, rate)
+        with self.short_products():
+            return self.compare(batch, rate) if isinstance(batch, Apart) else self._learn(batch, rate)
+
+    def _learn(self, batch: Batch, rate: float) -> float:
         torch = self.torch
         with torch.set_grad_enabled(not self.frozen):
             X = self.below.hidden(batch, 0 if self.frozen else self.settings.dropout)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from attn_cli.io.types import Arrays
     from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
     from attn_cli.vectors import Vectors
-    from data.making.contrast import Apart
 
     Tensor = Any  # PyTorch is not there when types are checked
     Floats = NDArray[np.floating]
@@ -195,13 +194,8 @@ class EncoderHeads(Deep):
 
     def weights(self, batch: Batch) -> Floats:
         """Return the named heads' weights, (b, h, n, n); products have sixteen bits, which is twice as fast."""
-        with self.torch.autocast("cpu", dtype=self.torch.bfloat16):
+        with self.short_products():
             return super().weights(batch)
-
-    def learn(self, batch: Batch | Apart, rate: float) -> float:
-        """Take one gradient step, and return the loss before it."""
-        with self.torch.autocast("cpu", dtype=self.torch.bfloat16):
-            return super().learn(batch, rate)
 
 
 class EncoderFile(NamedTuple):
@@ -217,7 +211,7 @@ class EncoderFile(NamedTuple):
     def learner(self, words: Vocabulary, vectors: Floats, seed: int, threads: int) -> EncoderHeads:
         """Return it with its heads in the order of `words`."""
         sizes = self.lower.sizes._asdict() | {"dim": self.lower.dim, "reach": self.lower.reach}
-        settings = DeepTraining(seed=seed, threads=threads, keep=0, **sizes)
+        settings = DeepTraining(seed=seed, threads=threads, keep=0, bfloat16=True, **sizes)
         return EncoderHeads(words, vectors, settings.with_defaults(), self.files, self.lower)
 
 

@@ -9,7 +9,7 @@ languages", who swap phrases of one kind.)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -27,7 +27,7 @@ WHO, OPENERS = ("who", "whom"), ("who", "whom", "that", "which")
 EACH, OPENED = 2, 3  # sentences of a noun; how often a clause with an opener is drawn for one without
 
 
-def _edges(sentence: Sentence) -> tuple[list[int], list[int], list[int]]:
+def edges(sentence: Sentence) -> tuple[list[int], list[int], list[int]]:
     """Return the first and the last place of each word's subtree, and how many words it has."""
     n = len(sentence.words)
     first, last, size = list(range(n)), list(range(n)), [0] * n
@@ -52,7 +52,7 @@ def kind(noun: str) -> tuple[bool, bool]:
 
 def clauses(sentence: Sentence) -> Iterator[tuple[tuple[bool, bool], Sentence]]:
     """Yield the relative clauses of a sentence, their root governed by -1, each with the kind of noun before it."""
-    first, last, size = _edges(sentence)
+    first, last, size = edges(sentence)
     for root, relation in enumerate(sentence.relations):
         start, end, noun = first[root], last[root] + 1, sentence.governors[root]
         whole = size[root] == end - start and SHORTEST <= end - start <= LONGEST
@@ -72,7 +72,7 @@ def clauses(sentence: Sentence) -> Iterator[tuple[tuple[bool, bool], Sentence]]:
 
 def hosts(sentence: Sentence) -> Iterator[int]:
     """Yield the places of nouns that end their phrase, are the subject of what comes after, and have no clause yet."""
-    _, last, _ = _edges(sentence)
+    _, last, _ = edges(sentence)
     for i, (relation, tag) in enumerate(zip(sentence.relations, sentence.tags, strict=True)):
         governor = sentence.governors[i]
         is_subject = tag == "NOUN" and relation.startswith("nsubj") and last[i] == i < governor
@@ -115,6 +115,15 @@ def grafted(treebanks: Sequence[str], seed: int) -> Iterator[Sentence]:
 
 def grafts_file(treebanks: Sequence[str], output: str, seed: int, report: Callable[[int], None]) -> int:
     """Write the grafted sentences as CoNLL-U (.conllu, also .gz or .xz), all or nothing; return how many."""
+    why = "No relative clause fits a noun.", "Give a treebank of thousands of sentences."
+    return write_treebank(grafted(treebanks, seed), treebanks, output, why, report)
+
+
+def write_treebank(
+    sentences: Iterable[Sentence], treebanks: Sequence[str], output: str, why_none: tuple[str, str],
+    report: Callable[[int], None],
+) -> int:  # fmt: skip
+    """Write sentences that were made of treebanks as CoNLL-U, all or nothing; return how many: none is an error."""
     refuse_own(treebanks, output)
     if not output.lower().endswith((".conllu", ".conllu.gz", ".conllu.xz")):
         said = f"Treebanks are written as .conllu, .conllu.gz or .conllu.xz, not as {visible(output)}."
@@ -122,11 +131,11 @@ def grafts_file(treebanks: Sequence[str], output: str, seed: int, report: Callab
     creatable(output)
     made = 0
     with written(output) as stream, compressed(stream, output) as packed:
-        for made, sentence in enumerate(grafted(treebanks, seed), 1):
+        for made, sentence in enumerate(sentences, 1):
             packed.write(conllu(sentence).encode())
             report(made)
         if not made:
-            raise InputError("No relative clause fits a noun.", "Give a treebank of thousands of sentences.")
+            raise InputError(*why_none)
     return made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,28 +125,51 @@ def _labels(
     return keys, shares
 
 
+class LabelFile(NamedTuple):
+    """What a file of labels holds; `texts` are the names of those that its lines are from."""
+
+    keys: NDArray[np.uint8]
+    shares: NDArray[np.uint8]
+    lines: Sequence[str]
+    teacher: Lower
+    texts: Sequence[str]
+
+
+def _read(path: str) -> LabelFile:
+    arrays, about = read_safetensors(path)
+    try:
+        facts = json.loads(about["about"])
+        heads = tuple(facts["heads"])
+        teacher = Lower(facts["name"], LayerSizes(1, 1, 1, 1, 1), [], 0, 0, {}, facts["facts"], heads)
+        lines = arrays["lines"].tobytes().decode().split("\n")
+        return LabelFile(arrays["keys"], arrays["shares"], lines, teacher, facts["texts"])
+    except (KeyError, ValueError, TypeError, RecursionError):
+        said = f"{visible(Path(path).name)} holds no labelled text."
+        raise InputError(said, "Make some with python -m data.making label.") from None
+
+
 class Labelled(Teachers):
     """Running text with a teacher's labels, in place of the teacher; after the last line, the first again."""
 
-    def __init__(self, path: str) -> None:
-        arrays, about = read_safetensors(path)
-        name = visible(Path(path).name)
-        try:
-            facts = json.loads(about["about"])
-            self.keys, self.shares = arrays["keys"], arrays["shares"]
-            starts = np.cumsum([0, *arrays["lengths"].tolist()]).tolist()
-            text = arrays["lines"].tobytes().decode().split("\n")
-            heads = tuple(facts["heads"])
-            teacher = Lower(facts["name"], LayerSizes(1, 1, 1, 1, 1), [], 0, 0, {}, facts["facts"], heads)
-            super().__init__([teacher], facts["texts"])
-        except (KeyError, ValueError, TypeError, RecursionError):
-            said = f"{name} holds no labelled text."
-            raise InputError(said, "Make some with python -m data.making label.") from None
+    def __init__(self, paths: Sequence[str]) -> None:
+        parts = [_read(path) for path in paths]
+        first = parts[0].teacher
+        for path, one in zip(paths, parts, strict=True):
+            if one.teacher.heads != first.heads or one.teacher.facts != first.facts:
+                raise InputError(f"{visible(Path(path).name)} has the labels of another teacher.")
+        super().__init__([first], [name for one in parts for name in one.texts])
+        self.keys, self.shares = (
+            np.concatenate(some) for some in zip(*(one[:2] for one in parts), strict=True)
+        )
         self.found: list[LabelledSentence] = []
-        for line, start in zip(text, starts, strict=False):
-            one = LabelledSentence(tuple(line.split(" ")), (), (), (), ())
-            one.start = start
-            self.found.append(one)
+        start = 0
+        for line in chain.from_iterable(one.lines for one in parts):
+            words = tuple(line.split(" "))
+            self.found.append(LabelledSentence(words, (), (), (), ()))
+            self.found[-1].start, start = start, start + len(words)
+        if len(parts) > 1:  # lines of all files come by turns
+            order = np.random.default_rng(0).permutation(len(self.found))
+            self.found = [self.found[i] for i in order.tolist()]
 
     def prepare(self, words: Vocabulary, settings: DeepTraining) -> None:
         """Find the heads that the labels are of."""

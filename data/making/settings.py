@@ -69,6 +69,9 @@ class DeepTraining:
     itself: int | None = number(
         None, MODEL, "The commonest words that have a learned vector of their own.", 100_000, 0, unset="1000"
     )
+    bfloat16: bool = TRAINING(
+        "Multiply matrices in sixteen bits: faster, where the processor can; the last digits differ.", False
+    )
     # The rest is not an option.
     endings: int = 600
     apart: float = 0.6  # of these, the share whose lines and clauses are read apart
@@ -121,6 +124,7 @@ class EncoderTraining:
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
     # The rest is not an option.
+    bfloat16: bool = True
     dim: int = 64
     reach: int = 60
     dropout: float = 0.3

@@ -168,7 +168,7 @@ class DeepTrainer(Trainer):
 def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: DeepTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None], teachers: Sequence[str] = (),
-    texts: Sequence[str] = (), spliced: str | None = None, labelled: str | None = None,
+    texts: Sequence[str] = (), spliced: str | None = None, labelled: Sequence[str] = (),
 ) -> Trained:  # fmt: skip
     """Learn a model of several layers from treebanks (and passages) and write it to `output`, all or nothing.
 
@@ -179,7 +179,8 @@ def train_file(
     for path in (
         *treebanks,
         *dev,
-        *filter(None, [settings.pretrained, spliced, labelled]),
+        *filter(None, [settings.pretrained, spliced]),
+        *labelled,
         *teachers,
         *texts,
     ):
@@ -218,7 +219,7 @@ def train_file(
     if models:
         known = {*_chain(lower)}  # their own facts stand above
         facts["teachers"] = {one.name: {} if one.name in known else dict(one.facts) for one in models.models}
-    about = {"texts": [*treebanks, *teachers, *texts, spliced, labelled], **asdict(settings)}
+    about = {"texts": [*treebanks, *teachers, *texts, spliced, *labelled], **asdict(settings)}
     state = State(output, trainer.learner, trainer.draw, about)
     trainer.go_on(state)
     made = train(trainer, output, heads, facts, held_back, report, report_epoch)
