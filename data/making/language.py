@@ -215,7 +215,8 @@ class Language:
 
     def learn(self, batch: Batch, rate: float) -> float:
         """Take one gradient step, and return the loss before it."""
-        loss = self.loss(batch)
+        with self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.settings.bfloat16):
+            loss = self.loss(batch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()

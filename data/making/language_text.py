@@ -27,6 +27,7 @@ LONGEST_REPEATED = 24
 LEAST_RANDOM, MOST_RANDOM = 4, 28  # random words that are said twice
 MOST_BEFORE = 6  # and fewer than so many others before them
 POOL = 20_000  # sentences that are put into batches together
+MOST_ALIKE = 0.9  # cosine: what is more alike says the same, as forms and lists do
 
 
 class Batch(NamedTuple):
@@ -53,6 +54,7 @@ class LanguageText:
         self.names = feature_names(table, endings, corrected)
         self._places = {name: n for n, name in enumerate(self.names)}
         self._rows = WordRows(table)
+        self._vectors = table.matrix
         self._numbers: dict[str, int] = {}
         self._spelled: list[list[int]] = []
         self._row_of: list[int] = []
@@ -100,6 +102,11 @@ class LanguageText:
         self.tokens = np.frombuffer(self._tokens, np.int32)
         self.ends = np.array(self._ends)
         self.rows = np.array(self._row_of, np.intp)
+        counts = np.bincount(self.rows[self.tokens], minlength=self.unknown + 1)
+        self.told = np.log(len(self.tokens) / np.maximum(counts, 1)).astype(
+            "f4"
+        )  # the rarer a word, the more
+        self.told[self.unknown] = 0
         is_capital = np.array([token[:1].isupper() for token in self._numbers], bool)
         self.is_name = is_capital & (self.rows == self.unknown)
         most = max(map(len, self._spelled), default=1)
@@ -130,12 +137,14 @@ class LanguageText:
         random: float,
         named: float,
         draw: np.random.Generator,
+        related: float = 0.0,
     ) -> Iterator[Batch]:
         """Yield these lines once, in random order, in batches of about `size` tokens.
 
         Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice. Beside
         each of their words come `random` random ones that are said twice, and predicted the second time; beside each
-        line come `named` pairs of lines that name the same, the second of which is predicted.
+        line come `named` pairs of lines that name the same, and `related` pairs of lines about like things, the second
+        of which is predicted.
         """
         order = numbers.start + draw.permutation(len(numbers))
         for start in range(0, len(order), POOL):
@@ -152,6 +161,7 @@ class LanguageText:
             beside = [
                 *self._said_twice(np.concatenate(texts), random, draw),
                 *self._named_again(texts, named, draw),
+                *self._related(texts, related, draw),
             ]
             for before, said in beside:
                 texts.append(said)
@@ -199,6 +209,29 @@ class LanguageText:
             first, second = texts[one], texts[other]
             if len(first) + len(second) <= LONGEST:
                 yield len(first), np.concatenate([first, np.where(second == second[j], first[i], second)])
+
+    def _related(
+        self, texts: Sequence[Ints], related: float, draw: np.random.Generator
+    ) -> Iterator[tuple[int, Ints]]:
+        """Yield some of these texts, each followed by the one that is most like it, and how many tokens it has.
+
+        Texts are alike by the cosine of their sums of word vectors, each of which counts more the rarer the word is. A
+        text whose lines are shuffled has no other that goes on where a line ends.
+        """
+        firsts = np.flatnonzero(draw.random(len(texts)) < related)
+        if not len(firsts):
+            return
+        rows = self.rows[np.concatenate(texts)]
+        known = np.minimum(rows, self.unknown - 1)
+        starts = np.cumsum([0, *map(len, texts[:-1])])
+        V = np.add.reduceat(self._vectors[known] * self.told[rows][:, np.newaxis], starts, axis=0, dtype="f4")
+        V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-9)
+        for some in np.array_split(firsts, 1 + len(firsts) // 1000):
+            alike = V[some] @ V.T
+            alike[alike > MOST_ALIKE] = -1  # itself, too
+            for one, other in zip(some.tolist(), alike.argmax(axis=1).tolist(), strict=True):
+                if len(texts[one]) + len(texts[other]) <= LONGEST:
+                    yield len(texts[one]), np.concatenate([texts[one], texts[other]])
 
     def in_order(self, numbers: range, size: int) -> Iterator[Batch]:
         """Yield these lines as they are, those of similar length together."""

@@ -184,6 +184,16 @@ class LanguageTraining:
         bounds=(0, 1),
         hint="Give a number from 0 to 1.",
     )
+    related: float = TRAINING(
+        "Pairs of lines for each line, whose second one is about like things.",
+        0.0,
+        metavar="F",
+        bounds=(0, 1),
+        hint="Give a number from 0 to 1.",
+    )
+    bfloat16: bool = TRAINING(
+        "Multiply matrices in sixteen bits: faster, where the processor can; the last digits differ.", False
+    )
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
     # The rest is not an option.

@@ -68,7 +68,7 @@ class Trainer:
         begun, recent = time.monotonic(), 0.0
         self.done = state.place.get("done", 0)
         shares = settings.pairs, settings.repeated, settings.random, settings.named
-        batches = self.text.batches(self.lines, settings.batch, *shares, draw)
+        batches = self.text.batches(self.lines, settings.batch, *shares, draw, settings.related)
         for step, batch in enumerate(state.rest(batches), state.place["steps"] + 1):
             left = max(LEAST_RATE, 1 - self.done / self.total)
             loss = self.language.learn(batch, settings.rate * min(1.0, step / max(1.0, warm)) * left)

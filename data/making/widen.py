@@ -39,7 +39,7 @@ class Wider(NamedTuple):
 
 
 def widen(arrays: Arrays, sizes: Wider, draw: np.random.Generator) -> Arrays:
-    """Return the arrays of a model's file for a larger model; the last layer keeps its size, but for the rows it reads.
+    """Return the arrays of a model's file for a larger model; named heads keep their size, but for the rows they read.
 
     `arrays` have a matrix a head, and rows of `start.vectors` for all words of the larger model.
     """
@@ -66,13 +66,15 @@ def widen(arrays: Arrays, sizes: Wider, draw: np.random.Generator) -> Arrays:
         shape[axis] = count - shape[axis]
         return np.concatenate([M, draw.normal(size=shape).astype(np.float32) * size], axis=axis)
 
-    for name in ("in.W", "in.b"):
+    for name in {"in.W", "in.b", "out.first"} & set(made):
         made[name] = doubled(made[name])
+    if "out.W" in made:
+        made["out.W"] = shared(made["out.W"])
     for layer in range(layers):
         reads = [f"{layer}.W_{m}" for m in "qkv"]
         for name in reads:
             made[name] = shared(made[name])
-        if layer == layers - 1:
+        if f"{layer}.W_o" not in made:  # that of the named heads, which nothing reads
             continue
         d_k, had = sizes.width // inner, width // inner
         longer = np.float32((d_k / had) ** 0.5)  # scores are divided by the root of d_k
@@ -100,7 +102,8 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     names = found.pop("start.names").tobytes().decode().split("\n")
     settings = dict(stack.facts["settings"])  # type: ignore[call-overload]
     inner = len(found["0.b"]) if "in.W" in found else 0
-    had = Wider(found["in.W"].shape[1], found["0.W_1"].shape[1], int(settings["itself"])) if inner else sizes
+    own = "itself" if stack.words is None else "corrected"
+    had = Wider(found["in.W"].shape[1], found["0.W_1"].shape[1], int(settings[own])) if inner else sizes
     for name, before, now in zip(Wider._fields, had, sizes, strict=True):
         if now < before:
             raise UsageError(f"--{name} {now} is less than the model has, {before}.", option=f"--{name}")
@@ -119,7 +122,11 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     start[[*map(wanted.index, names)]] = found["start.vectors"]
     made = widen({**found, "start.vectors": start}, sizes, np.random.default_rng(seed))
     arrays = in_bits(made, "16") | {"start.names": np.frombuffer("\n".join(wanted).encode(), np.uint8)}
-    facts = {**stack.facts, "settings": settings | sizes._asdict(), "widened": visible(Path(path).name)}
+    facts = {
+        **stack.facts,
+        "settings": settings | {"width": sizes.width, "wide": sizes.wide, own: sizes.itself},
+        "widened": visible(Path(path).name),
+    }
     with written(output) as stream:
         heads = [head.name for head in stack.last.heads]
         write_model(stream, arrays, about["vectors"], about["fingerprint"], True, heads, facts)

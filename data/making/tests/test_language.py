@@ -209,6 +209,26 @@ def test_a_name_without_a_vector_comes_again_in_another_line_after_the_same_word
     assert pairs == 20
 
 
+def test_a_line_is_followed_by_the_one_that_is_most_like_it():
+    text = LanguageText(bundled(), 0, 0)
+    lines = (
+        "The goats ate grass .",
+        "Music fills a concert hall .",
+        "A goat eats hay .",
+        "She sang at the concert .",
+    )
+    for line in (*lines, *lines[:1]):
+        text.add(line.split())
+    text.freeze()
+    found = set()
+    for batch in text.batches(range(5), 100, 0.0, 0.0, 0.0, 0.0, np.random.default_rng(0), 1.0):
+        for row, places in zip(batch.rows[~batch.is_text], batch.places[~batch.is_text], strict=True):
+            asked = np.flatnonzero(row >= 0)
+            said = [[*text._numbers][i] for i in batch.distinct[places][: asked[-1] + 1]]
+            found.add((" ".join(said[: asked[0]]), " ".join(said[asked[0] :])))
+    assert found == {(lines[0], lines[2]), (lines[1], lines[3]), (lines[2], lines[0]), (lines[3], lines[1])}
+
+
 def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
     text = LanguageText(bundled(), 0, 0)
     assert text.add(["cat"] * (LONGEST + 9)) == LONGEST and text.add(["dog", "zwxq"]) == 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_self
+from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.models.model_file import read_model
 from data.making.tests.running import making
 from tests.shell import ROOT
@@ -37,6 +37,21 @@ def test_it_says_nearly_what_it_said_with_more_numbers(sizes, tmp_path):
         )
         np.testing.assert_allclose(now, before, atol=0.1)
         assert (now.argmax(axis=1) == before.argmax(axis=1)).mean() > 0.9
+
+
+def test_a_language_model_of_twice_the_width_says_the_same(tmp_path):
+    before = f"{ROOT}/data/language.safetensors"
+    width = read_model(before).W_in.shape[1]
+    asked = "--width", str(2 * width), "--wide", "1100", "--itself", "12000"
+    done = making("widen", before, *asked, "-o", "wider.safetensors", cwd=tmp_path)
+    assert done.code == 0, done.err
+    after = str(tmp_path / "wider.safetensors")
+    for layer in (0, 1, 2):
+        found = [
+            trace_masked("The cat sat on the mat", Settings(projection=one, layer=str(layer))).weights
+            for one in (before, after)
+        ]
+        np.testing.assert_allclose(*found, atol=0.01)
 
 
 def test_a_size_that_cannot_be_is_refused(sizes, tmp_path):
