@@ -217,10 +217,10 @@ class _Reader(NamedTuple):
             return None
         if found.ndim != axes or found.dtype.kind != "f" or 0 in found.shape:
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
-        if not _all_finite(found):
+        largest = _largest(found)
+        if not np.isfinite(largest):
             raise self.unsound(f"{key} holds NaN or infinity")
-        is_half = found.dtype == np.float16  # which cannot hold as much
-        if not is_half and float(np.abs(found).max()) > MAX_PARAMETER:
+        if largest > MAX_PARAMETER:
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 
@@ -250,11 +250,11 @@ class _Reader(NamedTuple):
         return InputError(f"{self.name} is not a sound model: {why}.", "Make one with attn learn train.")
 
 
-def _all_finite(found: Array) -> bool:
-    """Tell whether no number is NaN or infinity; of halves by their bits, in a tenth of the time."""
-    if found.dtype == np.dtype("<f2") and found.flags.c_contiguous:
-        return bool(((found.view("<u2") & 0x7C00) != 0x7C00).all())
-    return bool(np.isfinite(found).all())
+def _largest(found: Array) -> float:
+    """Return the largest absolute number, also NaN or infinity; of halves, which are small, only these."""
+    if found.dtype == np.dtype("<f2") and found.flags.c_contiguous:  # by their bits, in a tenth of the time
+        return 0.0 if ((found.view("<u2") & 0x7C00) != 0x7C00).all() else np.inf
+    return max(float(found.max()), -float(found.min()))
 
 
 def write_model(
@@ -312,11 +312,18 @@ def dequantized(arrays: Arrays) -> Arrays:
     Their numbers are halves all the same; widening them once here is quicker than each time that they are used.
     """
     found = {name: value for name, value in arrays.items() if not name.endswith(EXPONENTS)}
+    fitting: dict[str, Array] = {}
     for name, value in found.items():
         exponents = arrays.get(name + EXPONENTS)
         if exponents is None or value.dtype != np.int8 or exponents.shape != value.shape[:-1]:
             continue
         fits = np.all((exponents >= LEAST_EXPONENT) & (exponents <= MOST_EXPONENT)) and np.all(value >= -MOST)
         if exponents.dtype == np.int8 and fits:
-            found[name] = value * np.exp2(exponents.astype(np.float32))[..., np.newaxis]
+            fitting[name] = exponents
+    # A system gives out one large piece of memory in half the time of a hundred pieces.
+    room = np.empty(sum(found[name].size for name in fitting), np.float32)
+    for name, exponents in fitting.items():
+        value = found[name]
+        wide, room = room[: value.size].reshape(value.shape), room[value.size :]
+        found[name] = np.multiply(value, np.exp2(exponents.astype(np.float32))[..., np.newaxis], out=wide)
     return found

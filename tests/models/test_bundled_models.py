@@ -28,7 +28,7 @@ HEADS = (
 LEAST = {
     "roles": {"head": 0.72, "relations": 0.82},
     "roles-deep": {
-        "head": 0.88, "relations": 0.93, "subject": 0.955, "object": 0.93, "determiner": 0.98, "coordination": 0.8,
+        "head": 0.9, "relations": 0.945, "subject": 0.96, "object": 0.95, "determiner": 0.98, "coordination": 0.84,
         "antecedent": 0.75,
     },
 }  # fmt: skip
@@ -61,8 +61,8 @@ def test_a_bundled_model_has_named_heads_that_score_what_they_have_to_and_more_t
 def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer_of_vectors_and_spelling():
     files = data_path("roles.safetensors").parent.glob("*.safetensors")
     size = {path.stem: path.stat().st_size for path in files}
-    assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000 and size["roles-deep"] <= 2_100_000
-    assert size["roles-deep"] + size["language"] <= 5_000_000
+    assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000 and size["roles-deep"] <= 4_000_000
+    assert size["roles-deep"] + size["language"] <= 8_000_000
     stack = bundled("roles")
     trace = trace_self("she likes coffee", Settings(head="subject"))
     assert stack.layers == 1 and stack.W_in is None
@@ -115,7 +115,7 @@ def test_roles_deep_tells_the_story_of_the_tutorials():
     for line in (
         "The cat sat on the mat => sat => cat on, cat mat",
         "she likes coffee => likes => coffee she",
-        "Manchester United hopes to perform better. => hopes => United perform, Manchester perform",
+        "Manchester United hopes to perform better. => hopes => Manchester United",
         "Taylor is setting new benchmarks with her Eras Tour => setting => Taylor benchmarks, benchmarks is",
     ):
         text, query, wanted = line.split(" => ")

@@ -222,7 +222,7 @@ TRACES["causal"] = lambda: random(mask="causal")
 SAYS = """
 causal numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; Q = X @ W_q ; W_q = np.array(
 window numpy => <= 1
-a layer below numpy => W_o has 192 x 192 numbers ; !layer_output
+a layer below numpy => W_o has 256 x 256 numbers ; !layer_output
 W_o numpy => layer_output =
 a row shut numpy => [False, False, False, False, False], q1
 wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np

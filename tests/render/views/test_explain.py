@@ -108,7 +108,7 @@ FOX --mask causal -q jumped --versus dog => The mask: "jumped" may not look at "
 "the fox sat" -q fox --versus sat => "sat" is the winner.
 "fox fox" -p identity --positions sinusoidal => the words' places are part of it ; x = word + P
 "fox fox" -p identity --positions sinusoidal => ! content alone decides
-"the fox sat on the rock" -p roles-deep -q the => ! blind ; enters this layer as 192 numbers
+"the fox sat on the rock" -p roles-deep -q the => ! blind ; enters this layer as 256 numbers
 "the fox sat" --mask causal --pad 2 -q sat => from every word those after it
 "the fox sat" --mask causal --pad 2 --pad-side left -q fox => hides the 1 word after "fox" ; ! <pad> gives
 FOX --mask window:1 => a mix of the words that it may look at
