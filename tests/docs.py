@@ -10,6 +10,7 @@ import ast
 import difflib
 import importlib.util
 import itertools
+import math
 import re
 import shlex
 import shutil
@@ -36,6 +37,9 @@ HELP_WIDTH, WIDTH = 100, 80
 FOLDERS = {"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".data", "XDG_CONFIG_HOME": ".config"}
 FOLDERS["GENSIM_DATA_DIR"] = ".gensim-data"
 CODES = {value for value in vars(errors).values() if type(value) is int}
+
+
+LONG_NUMBER = re.compile(r"-?\d+\.\d{4,}(?:e-?\d+)?")
 
 
 class DocsError(Exception):
@@ -179,8 +183,8 @@ def rewritten(text: str) -> str:
 def session(body: list[str], folder: Path, limit: int | None = None) -> list[str]:
     """Run each `$ command` of a block (`> ` continues it) and return the block with what they print.
 
-    An output that differs only beyond the ninth digit of a number is kept as it stands: processors differ. So
-    is the output of a command that needs jq, or Matplotlib, where there is none.
+    An output that differs only in how numbers are rounded is kept as it stands: processors differ. So is the output
+    of a command that needs jq, or Matplotlib, where there is none.
     """
     starts = [n for n, line in enumerate(body) if line.startswith("$ ")]
     new = body[: starts[0] if starts else None]
@@ -194,7 +198,7 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
         shown = run(command, folder)
         if limit is not None and len(shown) > limit:
             shown = [*shown[:limit], "..."]
-        new += old if settled(old) == settled(shown) else shown
+        new += old if alike(old, shown) else shown
     return new
 
 
@@ -223,17 +227,28 @@ def no_matplotlib(text: str) -> bool:
     return draws and importlib.util.find_spec("matplotlib") is None
 
 
-def settled(lines: list[str]) -> list[str]:
-    """Return lines with long decimals cut for comparison: to nine digits, and to six where they are of float32.
+def alike(old: list[str], shown: list[str]) -> bool:
+    """Tell whether lines are the same but for what processors round otherwise.
 
-    What is left of a sum of float32 (1.2e-07) is of the processor's order of adding, and stands as such.
+    That is the last of four decimals and more, and of numbers with seven and more a hundred-thousandth: float32. What
+    is left of a sum of float32 (1.2e-07) is of the processor's order of adding, and stands as such.
     """
+    texts = [
+        "\n".join(re.sub(r" +\d(\.\d)?e-0[78]\b", " rounding", line) for line in one) for one in (old, shown)
+    ]
+    if LONG_NUMBER.sub("0", texts[0]) != LONG_NUMBER.sub("0", texts[1]):
+        return False
+    return all(map(near, *(LONG_NUMBER.findall(text) for text in texts)))
 
-    def cut(found: re.Match[str]) -> str:
-        return f"{float(found[0]):.{9 if len(found[1]) > 9 else 6}g}"
 
-    cuts = (re.sub(r"\d+\.(\d{7,})(e-?\d+)?", cut, line) for line in lines)
-    return [re.sub(r" +\d(\.\d)?e-0[78]\b", " rounding", line) for line in cuts]
+def near(one: str, other: str) -> bool:
+    """Tell whether two numbers with four decimals or more are the same but for rounding."""
+    places = min(len(number.partition("e")[0].partition(".")[2]) for number in (one, other))
+    unit, is_short = 1.5 * 10.0**-places, places < 7
+    within = unit if is_short and "e" not in one + other else 0.0
+    return math.isclose(
+        float(one), float(other), rel_tol=unit if is_short and not within else 1e-5, abs_tol=within
+    )
 
 
 def modules() -> list[str]:

@@ -213,7 +213,7 @@ def splice(
     output: str = own(
         "FILE", "Where the passages go (.jsonl, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
     ),
-    seed: int = own("N", "Seed; the same gives the same passages.", TRAINING, default=0),
+    seed: int = own("N", "Seed; the same gives the same passages.", TRAINING, default=0, min=0),
 ) -> None:
     """Make passages of two parts: a line that names things, and what another line says of one of them.
 
@@ -237,7 +237,7 @@ def graft(
     output: str = own(
         "FILE", "Where the sentences go (.conllu, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
     ),
-    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0),
+    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0, min=0),
 ) -> None:
     """Make sentences of two: a relative clause of one, behind a noun of another that is the subject of what follows.
 
@@ -260,8 +260,8 @@ def exchange(
     output: str = own(
         "FILE", "Where the sentences go (.conllu, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
     ),
-    times: int = own("N", "How often each sentence is varied.", TRAINING, default=13),
-    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0),
+    times: int = own("N", "How often each sentence is varied.", TRAINING, default=13, min=1),
+    seed: int = own("N", "Seed; the same gives the same sentences.", TRAINING, default=0, min=0),
 ) -> None:
     """Vary the sentences of treebanks: phrases change places with phrases of the same kind from other sentences.
 
@@ -289,7 +289,7 @@ def widen(
     itself: int = own(
         "N", "The commonest words that have a learned vector of their own.", TRAINING, default=10_000
     ),
-    seed: int = own("N", "Seed; the same gives the same model.", TRAINING, default=0),
+    seed: int = own("N", "Seed; the same gives the same model.", TRAINING, default=0, min=0),
     embedding: Vectors = None,
 ) -> None:
     """Make a trained model larger, for `train --pretrained` to go on from: it says nearly what it said before.

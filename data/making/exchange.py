@@ -22,11 +22,9 @@ MOVED = frozenset({
     "nsubj", "obj", "iobj", "obl", "nmod", "amod", "advmod", "advcl", "acl", "xcomp", "ccomp", "conj", "compound",
     "appos", "nummod", "det", "parataxis",
 })  # fmt: skip
-OPENING = frozenset(
-    {"ADP", "SCONJ", "PART", "CCONJ"}
-)  # of what kind a phrase is that one of these opens, it says
+OPENING = frozenset({"ADP", "SCONJ", "PART", "CCONJ"})  # what they open is of the kind of that word
 SHORTEST, LONGEST = 4, 12  # words of a sentence that is varied, at least, and of a phrase that moves, at most
-SHARE = 0.5  # of the phrases that could move
+SHARE = 0.5  # the chance that a phrase is drawn; one that overlaps a drawn one stays
 
 Kind = tuple[str, str, str]
 
@@ -40,7 +38,7 @@ class Phrase(NamedTuple):
     end: int
 
     def kind(self) -> Kind:
-        """Return its relation, the tag of its root, and its first word where that is a preposition, else its tag."""
+        """Return its relation, its root's tag, and its first word if that is *in*, *because* or such, else its tag."""
         one, first = self.sentence, self.sentence.tags[self.start]
         opener = one.words[self.start].lower() if first in OPENING else first
         return one.relations[self.root], one.tags[self.root], opener
@@ -84,7 +82,7 @@ def exchanged(sentence: Sentence, others: Sequence[Phrase], instead: Sequence[Ph
 
 
 def varied(treebanks: Sequence[str], times: int, seed: int) -> Iterator[Sentence]:
-    """Yield each sentence of the treebanks so many times, every time with other phrases exchanged."""
+    """Yield each sentence so many times, with phrases drawn anew; one may be drawn in its own place."""
     read = [one for one in chain.from_iterable(map(read_treebank, treebanks)) if len(one.words) >= SHORTEST]
     found: dict[Kind, list[Phrase]] = defaultdict(list)
     of_sentence = [[*phrases(sentence)] for sentence in read]

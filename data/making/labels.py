@@ -74,7 +74,7 @@ def label_file(
     try:
         while (left := words - sum(lengths)) > 0:
             some = teachers.read(min(left, CHUNK), settings.punctuation, draw)
-            read = [one for one in some if len(one) >= KEYS]
+            read = [one for one in some if len(one) >= KEYS and not any(" " in word for word in one)]
             if not read:
                 raise InputError(f"No line of the running text has at least {KEYS} words.")
             found = _labels(teachers, read)
@@ -131,6 +131,7 @@ class LabelFile(NamedTuple):
     keys: NDArray[np.uint8]
     shares: NDArray[np.uint8]
     lines: Sequence[str]
+    lengths: Sequence[int]
     teacher: Lower
     texts: Sequence[str]
 
@@ -142,7 +143,10 @@ def _read(path: str) -> LabelFile:
         heads = tuple(facts["heads"])
         teacher = Lower(facts["name"], LayerSizes(1, 1, 1, 1, 1), [], 0, 0, {}, facts["facts"], heads)
         lines = arrays["lines"].tobytes().decode().split("\n")
-        return LabelFile(arrays["keys"], arrays["shares"], lines, teacher, facts["texts"])
+        lengths = arrays["lengths"].tolist()
+        if sum(lengths) != len(arrays["keys"]) or lengths != [len(line.split(" ")) for line in lines]:
+            raise ValueError(path)
+        return LabelFile(arrays["keys"], arrays["shares"], lines, lengths, teacher, facts["texts"])
     except (KeyError, ValueError, TypeError, RecursionError):
         said = f"{visible(Path(path).name)} holds no labelled text."
         raise InputError(said, "Make some with python -m data.making label.") from None
@@ -156,7 +160,8 @@ class Labelled(Teachers):
         first = parts[0].teacher
         for path, one in zip(paths, parts, strict=True):
             if one.teacher.heads != first.heads or one.teacher.facts != first.facts:
-                raise InputError(f"{visible(Path(path).name)} has the labels of another teacher.")
+                said = f"{visible(Path(path).name)} has the labels of another teacher."
+                raise InputError(said, "Label all texts with the same model.")
         super().__init__([first], [name for one in parts for name in one.texts])
         self.keys, self.shares = (
             np.concatenate(some) for some in zip(*(one[:2] for one in parts), strict=True)
@@ -167,7 +172,7 @@ class Labelled(Teachers):
             words = tuple(line.split(" "))
             self.found.append(LabelledSentence(words, (), (), (), ()))
             self.found[-1].start, start = start, start + len(words)
-        if len(parts) > 1:  # lines of all files come by turns
+        if len(parts) > 1:  # lines of all files come by turns, in the same order whatever the seed is
             order = np.random.default_rng(0).permutation(len(self.found))
             self.found = [self.found[i] for i in order.tolist()]
 

@@ -103,10 +103,10 @@ class LanguageText:
         self.ends = np.array(self._ends)
         self.rows = np.array(self._row_of, np.intp)
         counts = np.bincount(self.rows[self.tokens], minlength=self.unknown + 1)
-        self.told = np.log(len(self.tokens) / np.maximum(counts, 1)).astype(
+        self.rarity = np.log(len(self.tokens) / np.maximum(counts, 1)).astype(
             "f4"
         )  # the rarer a word, the more
-        self.told[self.unknown] = 0
+        self.rarity[self.unknown] = 0
         is_capital = np.array([token[:1].isupper() for token in self._numbers], bool)
         self.is_name = is_capital & (self.rows == self.unknown)
         most = max(map(len, self._spelled), default=1)
@@ -143,8 +143,8 @@ class LanguageText:
 
         Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice. Beside
         each of their words come `random` random ones that are said twice, and predicted the second time; beside each
-        line come `named` pairs of lines that name the same, and `related` pairs of lines about like things, the second
-        of which is predicted.
+        line come `named` pairs of lines that name the same, and `related` pairs of lines about similar things, the
+        second of which is predicted.
         """
         order = numbers.start + draw.permutation(len(numbers))
         for start in range(0, len(order), POOL):
@@ -215,8 +215,8 @@ class LanguageText:
     ) -> Iterator[tuple[int, Ints]]:
         """Yield some of these texts, each followed by the one that is most like it, and how many tokens it has.
 
-        Texts are alike by the cosine of their sums of word vectors, each of which counts more the rarer the word is. A
-        text whose lines are shuffled has no other that goes on where a line ends.
+        Texts are alike by the cosine of their sums of word vectors, each of which counts more the rarer the word is.
+        Where lines are shuffled, none goes on where another ends: such a pair stands in for that.
         """
         firsts = np.flatnonzero(draw.random(len(texts)) < related)
         if not len(firsts):
@@ -224,12 +224,16 @@ class LanguageText:
         rows = self.rows[np.concatenate(texts)]
         known = np.minimum(rows, self.unknown - 1)
         starts = np.cumsum([0, *map(len, texts[:-1])])
-        V = np.add.reduceat(self._vectors[known] * self.told[rows][:, np.newaxis], starts, axis=0, dtype="f4")
+        V = np.add.reduceat(
+            self._vectors[known] * self.rarity[rows][:, np.newaxis], starts, axis=0, dtype="f4"
+        )
         V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-9)
         for some in np.array_split(firsts, 1 + len(firsts) // 1000):
             alike = V[some] @ V.T
             alike[alike > MOST_ALIKE] = -1  # itself, too
-            for one, other in zip(some.tolist(), alike.argmax(axis=1).tolist(), strict=True):
+            nearest = alike.argmax(axis=1)
+            is_like = alike[np.arange(len(some)), nearest] > 0
+            for one, other in zip(some[is_like].tolist(), nearest[is_like].tolist(), strict=True):
                 if len(texts[one]) + len(texts[other]) <= LONGEST:
                     yield len(texts[one]), np.concatenate([texts[one], texts[other]])
 

@@ -106,7 +106,7 @@ def _of_model(path: str, table: Vectors, option: str) -> Lower:
         raise InputError(f"{stack.name} does not say how it was trained.")
     facts = {
         key: stack.facts[key]
-        for key in ("trained_on", "epochs", "settings", "pretrained_on", "teachers", "imitated_on")
+        for key in ("trained_on", "epochs", "settings", "pretrained_on", "teachers", "imitated_on", "widened")
         if key in stack.facts
     }
     return Lower(

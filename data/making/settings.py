@@ -185,7 +185,7 @@ class LanguageTraining:
         hint="Give a number from 0 to 1.",
     )
     related: float = TRAINING(
-        "Pairs of lines for each line, whose second one is about like things.",
+        "Pairs of lines for each line of the text, whose second one is about similar things.",
         0.0,
         metavar="F",
         bounds=(0, 1),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import UsageError, visible
+from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.atomic import creatable, written
 from attn_cli.learn.batches import feature_names
 from attn_cli.models.model_file import in_bits, model_arrays, read_model, write_model
@@ -78,7 +78,7 @@ def widen(arrays: Arrays, sizes: Wider, draw: np.random.Generator) -> Arrays:
             continue
         d_k, had = sizes.width // inner, width // inner
         longer = np.float32((d_k / had) ** 0.5)  # scores are divided by the root of d_k
-        W_q, b_q, W_k, b_k, W_v, b_v = (f"{layer}.{part}_{m}" for m in "qkv" for part in "Wb")
+        W_q, b_q, W_k, b_k, W_v, b_v = (f"{layer}.{kind}_{m}" for m in "qkv" for kind in "Wb")
         made[W_q] = more(made[W_q] * longer, d_k, -1, NEW)
         made[b_q] = more(made[b_q] * longer, d_k, -1)
         for name in (W_k, b_k, f"{layer}.R"):
@@ -104,18 +104,18 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     inner = len(found["0.b"]) if "in.W" in found else 0
     own = "itself" if stack.words is None else "corrected"
     had = Wider(found["in.W"].shape[1], found["0.W_1"].shape[1], int(settings[own])) if inner else sizes
+    if not inner:
+        raise InputError(f"{visible(path)} has one layer.", "Give a model of several layers.")
     for name, before, now in zip(Wider._fields, had, sizes, strict=True):
         if now < before:
-            raise UsageError(f"--{name} {now} is less than the model has, {before}.", option=f"--{name}")
-        if now > 2 * before and name == "width":
-            raise UsageError(
-                f"--width {now} is more than twice what the model has, {before}.", option="--width"
-            )
-    if not inner or sizes.width % inner:
-        said = (
-            f"--width {sizes.width} cannot be shared among {inner} heads." if inner else "It has one layer."
-        )
-        raise UsageError(said, "Give a model of several layers.", "--width")
+            said = f"--{name} {now} is less than the model has, {before}."
+            raise UsageError(said, f"Give {before} or more.", f"--{name}")
+    if sizes.width > 2 * had.width:
+        said = f"--width {sizes.width} is more than twice what the model has, {had.width}."
+        raise UsageError(said, f"Give {2 * had.width} or less.", "--width")
+    if sizes.width % inner:
+        said = f"--width {sizes.width} cannot be shared among {inner} heads."
+        raise UsageError(said, f"Give a multiple of {inner}.", "--width")
     creatable(output)
     wanted = feature_names(table, int(settings["endings"]), sizes.itself)
     start = np.zeros((len(wanted), table.dim), np.float32)
@@ -125,7 +125,7 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     facts = {
         **stack.facts,
         "settings": settings | {"width": sizes.width, "wide": sizes.wide, own: sizes.itself},
-        "widened": visible(Path(path).name),
+        "widened": {"from": visible(Path(path).name), "seed": seed, **had._asdict()},  # its sizes before
     }
     with written(output) as stream:
         heads = [head.name for head in stack.last.heads]

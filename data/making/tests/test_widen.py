@@ -29,7 +29,7 @@ def test_it_says_nearly_what_it_said_with_more_numbers(sizes, tmp_path):
     assert (wider.W_in.shape[1], wider.encoders[0].b_1.size) == (width + 64, wide + 100)
     assert (
         wider.facts["settings"]["itself"] == itself + 500
-        and wider.facts["widened"] == "roles-deep.safetensors"
+        and wider.facts["widened"]["from"] == "roles-deep.safetensors"
     )
     for head in ("relations", "head", "antecedent"):
         before, now = (
@@ -67,4 +67,4 @@ def test_a_size_that_cannot_be_is_refused(sizes, tmp_path):
         done = making("widen", DEEP, *wrong, "-o", "wider.safetensors", cwd=tmp_path)
         assert done.code == 2 and said in done.err, done.err
     one_layer = making("widen", f"{ROOT}/data/roles.safetensors", "-o", "wider.safetensors", cwd=tmp_path)
-    assert one_layer.code == 2 and "It has one layer" in one_layer.err, one_layer.err
+    assert one_layer.code == 65 and "roles.safetensors has one layer" in one_layer.err, one_layer.err

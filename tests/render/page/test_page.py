@@ -154,7 +154,7 @@ def sentence(opened) -> str:
 
 
 def test_words_that_a_small_page_does_not_have_are_said_or_left_out_of_a_link(opened, fox, tmp_path):
-    for more, most in (("-p", "roles-deep"), 450_000), ((), 1_900_000), (("--words", "0"), 180_000):
+    for more, most in (("-p", "roles-deep"), 550_000), ((), 1_900_000), (("--words", "0"), 180_000):
         assert made(tmp_path, "page", FOX, *more).stat().st_size <= most
     opened.go(tmp_path / "page.html", "#text=she&t=2")
     assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
