@@ -243,7 +243,7 @@ def alike(old: list[str], shown: list[str]) -> bool:
 
 def near(one: str, other: str) -> bool:
     """Tell whether two numbers with four decimals or more are the same but for rounding."""
-    places = min(len(number.partition("e")[0].partition(".")[2]) for number in (one, other))
+    places = max(len(number.partition("e")[0].partition(".")[2]) for number in (one, other))
     unit, is_short = 1.5 * 10.0**-places, places < 7
     within = unit if is_short and "e" not in one + other else 0.0
     return math.isclose(
