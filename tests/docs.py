@@ -171,7 +171,8 @@ def rewritten(text: str) -> str:
             if fence.language == "console":
                 limit = re.fullmatch(r"first (\d+) lines?", fence.comment)
                 try:
-                    body = session(body, Path(folder), int(limit[1]) if limit else None)
+                    digits = 5 if fence.comment == "of float32" else 9
+                    body = session(body, Path(folder), int(limit[1]) if limit else None, digits)
                 except DocsError as error:
                     raise DocsError(f"line {fence.start}: {error}") from None
             elif fence.comment == "modules":
@@ -180,7 +181,7 @@ def rewritten(text: str) -> str:
     return "".join(f"{line}\n" for line in [*new, *lines[done:]])
 
 
-def session(body: list[str], folder: Path, limit: int | None = None) -> list[str]:
+def session(body: list[str], folder: Path, limit: int | None = None, digits: int = 9) -> list[str]:
     """Run each `$ command` of a block (`> ` continues it) and return the block with what they print.
 
     An output that differs only in how numbers are rounded is kept as it stands: processors differ. So is the output
@@ -198,7 +199,7 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
         shown = run(command, folder)
         if limit is not None and len(shown) > limit:
             shown = [*shown[:limit], "..."]
-        new += old if alike(old, shown) else shown
+        new += old if alike(old, shown, digits) else shown
     return new
 
 
@@ -227,27 +228,27 @@ def no_matplotlib(text: str) -> bool:
     return draws and importlib.util.find_spec("matplotlib") is None
 
 
-def alike(old: list[str], shown: list[str]) -> bool:
+def alike(old: list[str], shown: list[str], digits: int = 9) -> bool:
     """Tell whether lines are the same but for what processors round otherwise.
 
-    That is the last of four decimals and more, and of numbers with seven and more a hundred-thousandth: float32. What
-    is left of a sum of float32 (1.2e-07) is of the processor's order of adding, and stands as such.
+    That is what lies beyond so many digits of numbers with ten decimals or more, beyond five where they have seven
+    (float32), and one in the last place of the others. What is left of a sum of float32 (1.2e-07) is of the
+    processor's order of adding, and stands as such.
     """
-    texts = [
-        "\n".join(re.sub(r" +\d(\.\d)?e-0[78]\b", " rounding", line) for line in one) for one in (old, shown)
-    ]
+    texts = [re.sub(r" +\d(\.\d)?e-0[78]\b", " rounding", "\n".join(lines)) for lines in (old, shown)]
     if LONG_NUMBER.sub("0", texts[0]) != LONG_NUMBER.sub("0", texts[1]):
         return False
-    return all(map(near, *(LONG_NUMBER.findall(text) for text in texts)))
+    pairs = zip(*(LONG_NUMBER.findall(text) for text in texts), strict=True)
+    return all(near(one, other, digits) for one, other in pairs)
 
 
-def near(one: str, other: str) -> bool:
+def near(one: str, other: str, digits: int) -> bool:
     """Tell whether two numbers with four decimals or more are the same but for rounding."""
     places = max(len(number.partition("e")[0].partition(".")[2]) for number in (one, other))
-    unit, is_short = 1.5 * 10.0**-places, places < 7
-    within = unit if is_short and "e" not in one + other else 0.0
+    if places < 7 and "e" not in one + other:
+        return abs(float(one) - float(other)) < 1.5 * 10.0**-places
     return math.isclose(
-        float(one), float(other), rel_tol=unit if is_short and not within else 1e-5, abs_tol=within
+        float(one), float(other), rel_tol=10.0 ** -min(places, digits if places > 9 else 5) * 5
     )
 
 

@@ -131,7 +131,6 @@ class LabelFile(NamedTuple):
     keys: NDArray[np.uint8]
     shares: NDArray[np.uint8]
     lines: Sequence[str]
-    lengths: Sequence[int]
     teacher: Lower
     texts: Sequence[str]
 
@@ -146,7 +145,7 @@ def _read(path: str) -> LabelFile:
         lengths = arrays["lengths"].tolist()
         if sum(lengths) != len(arrays["keys"]) or lengths != [len(line.split(" ")) for line in lines]:
             raise ValueError(path)
-        return LabelFile(arrays["keys"], arrays["shares"], lines, lengths, teacher, facts["texts"])
+        return LabelFile(arrays["keys"], arrays["shares"], lines, teacher, facts["texts"])
     except (KeyError, ValueError, TypeError, RecursionError):
         said = f"{visible(Path(path).name)} holds no labelled text."
         raise InputError(said, "Make some with python -m data.making label.") from None

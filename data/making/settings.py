@@ -18,6 +18,18 @@ def words_beside(help: str, default: float) -> float:
     return TRAINING(help, default, metavar="F", bounds=(0, 100), hint="Give a number from 0 to 100.")
 
 
+def pairs_of_lines(what: str, default: float) -> float:
+    """Declare how many pairs of lines are read beside each line, whose second one does what is said."""
+    said = f"Pairs of lines for each line, whose second one {what}."
+    return TRAINING(said, default, metavar="F", bounds=(0, 1), hint="Give a number from 0 to 1.")
+
+
+def short_products() -> bool:
+    """Declare whether products of matrices have sixteen bits."""
+    said = "Multiply matrices in sixteen bits: faster, where the processor can; the last digits differ."
+    return TRAINING(said, False)
+
+
 @dataclass(frozen=True)
 class DeepTraining:
     """How a model of several layers is trained; None means the default, with pretrained layers or without."""
@@ -69,9 +81,7 @@ class DeepTraining:
     itself: int | None = number(
         None, MODEL, "The commonest words that have a learned vector of their own.", 100_000, 0, unset="1000"
     )
-    bfloat16: bool = TRAINING(
-        "Multiply matrices in sixteen bits: faster, where the processor can; the last digits differ.", False
-    )
+    bfloat16: bool = short_products()
     # The rest is not an option.
     endings: int = 600
     apart: float = 0.6  # of these, the share whose lines and clauses are read apart
@@ -177,23 +187,9 @@ class LanguageTraining:
     reach: int = number(16, MODEL, "Longer distances count as this one.", 1000)
     bits: str = bits_a_number("8")
     rate: float = step_size(0.004)
-    named: float = TRAINING(
-        "Pairs of lines for each line, whose second one names what the first one named after the same word.",
-        0.03,
-        metavar="F",
-        bounds=(0, 1),
-        hint="Give a number from 0 to 1.",
-    )
-    related: float = TRAINING(
-        "Pairs of lines for each line of the text, whose second one is about similar things.",
-        0.0,
-        metavar="F",
-        bounds=(0, 1),
-        hint="Give a number from 0 to 1.",
-    )
-    bfloat16: bool = TRAINING(
-        "Multiply matrices in sixteen bits: faster, where the processor can; the last digits differ.", False
-    )
+    named: float = pairs_of_lines("names what the first one named after the same word", 0.03)
+    related: float = pairs_of_lines("is about similar things", 0.0)
+    bfloat16: bool = short_products()
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
     # The rest is not an option.

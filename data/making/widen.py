@@ -47,6 +47,8 @@ def widen(arrays: Arrays, sizes: Wider, draw: np.random.Generator) -> Arrays:
     width = made["in.W"].shape[1]
     layers = sum(name.endswith(".W_q") for name in made)
     inner = len(made["0.b"])
+    d_k, had = sizes.width // inner, width // inner
+    longer = np.float32((d_k / had) ** 0.5)  # scores are divided by the root of d_k
     twins = draw.permutation(width)[: sizes.width - width]
     part = draw.uniform(*PART, len(twins)).astype(np.float32)[:, np.newaxis]
 
@@ -71,13 +73,10 @@ def widen(arrays: Arrays, sizes: Wider, draw: np.random.Generator) -> Arrays:
     if "out.W" in made:
         made["out.W"] = shared(made["out.W"])
     for layer in range(layers):
-        reads = [f"{layer}.W_{m}" for m in "qkv"]
-        for name in reads:
+        for name in (f"{layer}.W_{m}" for m in "qkv"):
             made[name] = shared(made[name])
         if f"{layer}.W_o" not in made:  # that of the named heads, which nothing reads
             continue
-        d_k, had = sizes.width // inner, width // inner
-        longer = np.float32((d_k / had) ** 0.5)  # scores are divided by the root of d_k
         W_q, b_q, W_k, b_k, W_v, b_v = (f"{layer}.{kind}_{m}" for m in "qkv" for kind in "Wb")
         made[W_q] = more(made[W_q] * longer, d_k, -1, NEW)
         made[b_q] = more(made[b_q] * longer, d_k, -1)

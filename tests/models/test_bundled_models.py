@@ -62,7 +62,7 @@ def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer
     files = data_path("roles.safetensors").parent.glob("*.safetensors")
     size = {path.stem: path.stat().st_size for path in files}
     assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000 and size["roles-deep"] <= 4_000_000
-    assert size["roles-deep"] + size["language"] <= 8_000_000
+    assert size["roles-deep"] + size["language"] <= 6_000_000
     stack = bundled("roles")
     trace = trace_self("she likes coffee", Settings(head="subject"))
     assert stack.layers == 1 and stack.W_in is None
@@ -115,11 +115,12 @@ def test_roles_deep_tells_the_story_of_the_tutorials():
     for line in (
         "The cat sat on the mat => sat => cat on, cat mat",
         "she likes coffee => likes => coffee she",
-        "Manchester United hopes to perform better. => hopes => Manchester United",
+        "Manchester United hopes to perform better. => hopes => Manchester United perform",
         "Taylor is setting new benchmarks with her Eras Tour => setting => Taylor benchmarks, benchmarks is",
     ):
         text, query, wanted = line.split(" => ")
-        assert " ".join(sorted([*looks_at(text, query, "roles-deep")][:2])) in wanted.split(", ")
+        most = wanted.partition(",")[0].count(" ") + 1
+        assert " ".join(sorted([*looks_at(text, query, "roles-deep")][:most])) in wanted.split(", ")
     links = looks_at(ANIMAL, "it", "roles-deep", "antecedent")
     assert links["animal"] > 2 * links["street"]
 
