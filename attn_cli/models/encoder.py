@@ -126,6 +126,7 @@ class WordLayer(NamedTuple):
     unknown: Array  # (d,), the vector of these
     first: Array  # (width,), from which the first word is told
     corrections: Array  # (commonest words, d)
+    cases: Array | None = None  # (2, V / 8), bits: which words have a capital in a sentence, and only such
 
     def scores(self, H: Array, vectors: Array) -> Array:
         """Return the score of each word after each row of H (m, width): (m, V + 1), float32.
@@ -144,6 +145,14 @@ class WordLayer(NamedTuple):
         found[:, V] = rows @ self.unknown.astype(np.float32)
         found += self.bias
         return found
+
+    def case(self, word: int) -> int:
+        """Return how a word is written within a sentence: 0 small, 1 with a capital, 2 in capitals."""
+        at, bit = divmod(word, 8)
+        if self.cases is None or at >= self.cases.shape[1]:
+            return 0
+        capital, capitals = (int(part[at]) >> 7 - bit & 1 for part in self.cases)
+        return capital + capitals
 
     def row(self, word: int, vectors: Array) -> Array:
         """Return what the output (d,) before the table is multiplied with for the score of a word."""
@@ -261,12 +270,15 @@ def _record(facts: Mapping[str, object], *keys: str) -> Mapping[str, object]:
     return facts
 
 
-def read_word_layer(take: Take, width: int, names: list[str], vectors: Array) -> WordLayer:
+def read_word_layer(
+    take: Take, width: int, names: list[str], vectors: Array, cases: Array | None = None
+) -> WordLayer:  # fmt: skip
     """Return what a file has of it, checked; a feature's vector is a correction where its name is `=word`."""
     dim, below = vectors.shape[1], len(names) - sum(name.startswith("=") for name in names)
     corrections = vectors[below:] if all(name.startswith("=") for name in names[below:]) else vectors[:0]
     P, bias = take("out.W", 2, width=width, dim=dim), take("out.bias", 1)
-    return WordLayer(P, bias, take("out.unknown", 1, dim=dim), take("out.first", 1, width=width), corrections)
+    unknown, first = take("out.unknown", 1, dim=dim), take("out.first", 1, width=width)
+    return WordLayer(P, bias, unknown, first, corrections, cases)
 
 
 def causal(n: int) -> Mask | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep", "language")
 MOST_LAYERS = 100
+CASES = "words.case"  # the array that says which words have capitals
 EXPONENTS = ".exponents"  # what the name of a matrix ends with where its rows' exponents are
 FEWEST = 1000  # numbers in a matrix that is quantized
 MOST = 127  # of a row, the largest number
@@ -159,7 +160,7 @@ class _Reader(NamedTuple):
         whole = [*lower, heads] if scores_words else lower
         encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(whole))
         last = encoders[-1].attention if scores_words else self.attention(layers - 1, d, heads)
-        scored = read_word_layer(self.take, d, words, vectors) if scores_words else None
+        scored = read_word_layer(self.take, d, words, vectors, self.cases()) if scores_words else None
         vectors_are = str(self.about.get("vectors")), str(self.about.get("fingerprint"))
         return EncoderStack(self.name, *vectors_are, start, W_in, b_in, encoders, last, facts, scored)
 
@@ -222,6 +223,13 @@ class _Reader(NamedTuple):
             raise self.unsound(f"{key} holds NaN or infinity")
         if largest > MAX_PARAMETER:
             raise self.unsound(f"{key} holds numbers beyond a million")
+        return found
+
+    def cases(self) -> Array | None:
+        """Return two rows of bits, which say how words are written; a file may have none."""
+        found = self.arrays.get(CASES)
+        if found is not None and (found.ndim != 2 or len(found) != 2 or found.dtype != np.uint8):
+            raise self.unsound(f"{CASES} has shape {found.shape} and type {found.dtype}")
         return found
 
     def words(self, key: str) -> list[str]:

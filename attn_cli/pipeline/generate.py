@@ -31,6 +31,7 @@ from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
 from attn_cli.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
+from attn_cli.text.written import cased, in_writing
 from attn_cli.trace import NextWord
 
 # Each word's score (V,), and the last row of the shown head: its keys and weights
@@ -39,7 +40,6 @@ ENDS = ("end", "stop", "count", "length")  # why a token is the last one
 FILES = ("generation_config.json", "config.json")
 KEYS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens")
 ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
-JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
 
 class Writer(NamedTuple):
@@ -278,8 +278,11 @@ def _language(text: str, settings: Settings) -> Writer:
     places = {word: n for n, word in enumerate(words)}
     read = tuple(places.get(word.lower(), -1) for word in it.tokens)
 
-    def all_tokens(written: Sequence[int]) -> tuple[str, ...]:
-        return (*it.tokens, *(words[n] for n in written))
+    def spelled(written: Sequence[int]) -> tuple[tuple[str, ...], str]:
+        return in_writing(it.tokens, [cased(words[n], it.scored.case(n)) for n in written])
+
+    def all_tokens(written: Sequence[int]) -> tuple[str, ...]:  # with the capitals that it learned from
+        return (*it.tokens, *spelled(written)[0])
 
     def look(written: Sequence[int]) -> Looked:
         tokens = all_tokens(written)
@@ -294,11 +297,8 @@ def _language(text: str, settings: Settings) -> Writer:
         settings = settings_of("masked", settings)
         return layers_of_text("masked", all_tokens(written), None, settings, None, shared)
 
-    def joined(written: Sequence[int]) -> str:
-        spelled = (words[n] for n in written)
-        return "".join(word if word in JOINED or word[:1] in "'’" else f" {word}" for word in spelled)
-
     return Writer(
-        stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__, joined,
-        never=frozenset({len(words) - 1}), read=read, notes=(*it.notes, *knock_out_notes(settings)),
+        stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__,
+        lambda written: spelled(written)[1], never=frozenset({len(words) - 1}), read=read,
+        notes=(*it.notes, *knock_out_notes(settings)),
     )  # fmt: skip

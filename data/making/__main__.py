@@ -17,6 +17,7 @@ app.COMMANDS.update(
             "splice",
             "graft",
             "exchange",
+            "simple",
             "widen",
             "leads",
             "pretrain",

@@ -281,6 +281,26 @@ def exchange(
     say(f"attn: wrote {visible(output)}: {count(made, 'sentence', 'sentences')}.")
 
 
+def simple(
+    texts: list[str] = argument("TEXT...", "A sentence a line: plain, .gz or .xz."),
+    output: str = own(
+        "FILE", "Where the lines go (.txt, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+    ),
+) -> None:
+    """Find the lines of running text that tell something in plain words, for `language` to learn to write.
+
+    Example: python -m data.making simple corpus.txt.xz -o simple.txt.xz
+    """
+    from attn_cli.errors import count
+    from attn_cli.io.console import say
+    from attn_cli.io.progress import Progress
+    from data.making.simple import simple_file
+
+    with Progress("attn:") as progress:
+        made = simple_file(texts, output, lambda done: progress.rate(done, "lines", None))
+    say(f"attn: wrote {visible(output)}: {count(made, 'line', 'lines')}.")
+
+
 def widen(
     model: str = argument("MODEL", "A model of several layers that train wrote."),
     output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),

@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, visible
 from attn_cli.models.encoder import NEARLY_ZERO
-from attn_cli.models.model_file import in_bits, model_arrays
+from attn_cli.models.model_file import CASES, in_bits, model_arrays
 from data.making.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
 from data.making.language_text import Batch, LanguageText
 from data.making.layers import pytorch
@@ -95,6 +95,7 @@ class Language:
     def _start_from(self, path: str) -> None:
         """Take over what a language model in a file has learned; words that it did not correct start from zero."""
         arrays, about = model_arrays(path)
+        arrays.pop(CASES, None)
         if "out.W" not in arrays:
             raise InputError(f"{visible(path)} is not a language model.", "Leave out --pretrained.")
         facts = json.loads(about["facts"])

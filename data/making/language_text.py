@@ -27,6 +27,7 @@ LONGEST_REPEATED = 24
 LEAST_RANDOM, MOST_RANDOM = 4, 28  # random words that are said twice
 MOST_BEFORE = 6  # and fewer than so many others before them
 POOL = 20_000  # sentences that are put into batches together
+MOSTLY = 0.75  # of the times, from which on a word has a capital: Paris, not the king
 MOST_ALIKE = 0.9  # cosine: what is more alike says the same, as forms and lists do
 
 
@@ -122,6 +123,22 @@ class LanguageText:
     def counts(self, numbers: range) -> NDArray[np.float64]:
         """Return how often each word occurs in these lines, (words + 1,): in the vectors' order, then the unknown."""
         return np.bincount(self.rows[self.words(numbers)], minlength=self.unknown + 1).astype(np.float64)
+
+    def cases(self, numbers: range) -> NDArray[np.uint8]:
+        """Return two rows of bits (2, words / 8): which words mostly have a capital, and which only capitals.
+
+        Counted where a word or a comma comes before, for elsewhere a sentence may begin.
+        """
+        tokens = self.words(numbers)
+        said = [*self._numbers]
+        within = np.array([token == "," or token[:1].isalnum() for token in said], bool)
+        kinds = np.array([token[:1].isupper() + (len(token) > 1 and token.isupper()) for token in said])
+        is_within = np.append(False, within[tokens[:-1]])
+        is_within[self.ends[numbers.start : numbers.stop] - self.ends[numbers.start]] = False
+        counts = np.zeros((self.unknown + 1, 3), np.int64)
+        np.add.at(counts, (self.rows[tokens], kinds[tokens]), is_within)
+        least = MOSTLY * counts.sum(axis=1)
+        return np.packbits([counts[:, 1:].sum(axis=1) > least, counts[:, 2] > least], axis=1)
 
     def line(self, number: int) -> Ints:
         """Return a line's tokens."""

@@ -20,7 +20,7 @@ from attn_cli.learn.language_score import ON_REPEATED, PATTERNS, HeadMeasures, m
 from attn_cli.learn.train import names_of as names_of_files
 from attn_cli.learn.treebank import Sentence, read_treebank
 from attn_cli.models.encoder import matrix_of
-from attn_cli.models.model_file import read_model, write_model
+from attn_cli.models.model_file import CASES, read_model, write_model
 from attn_cli.vectors import Vectors, VectorTable
 from attn_cli.vectors.lookup import open_table
 from data.making.language import LEAST_RATE, WARM_UP, Language
@@ -57,6 +57,7 @@ class Trainer:
             raise InputError("There is no text in these files to learn from.")
         text.freeze()
         self.total = len(text.words(self.lines))
+        self.cases = text.cases(self.lines)
         self.language = Language(text, text.counts(self.lines), matrix_of(table), settings)
         self.done = 0
         self.perplexity: float | None = None
@@ -90,6 +91,7 @@ class Trainer:
     def write(self, output: str) -> None:
         """Write the model as it is now."""
         arrays, path = self.language.arrays(), self.settings.pretrained
+        arrays[CASES] = self.cases
         arrays["start.names"] = np.frombuffer("\n".join(self.text.names).encode(), np.uint8)
         facts: dict[str, object] = {
             "trained_on": names_of_files(self.texts),

@@ -16,7 +16,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.atomic import creatable, written
 from attn_cli.learn.batches import feature_names
-from attn_cli.models.model_file import in_bits, model_arrays, read_model, write_model
+from attn_cli.models.model_file import CASES, in_bits, model_arrays, read_model, write_model
 from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     stack, table = read_model(path), open_table(embedding)
     found, about = model_arrays(path)
     names = found.pop("start.names").tobytes().decode().split("\n")
+    kept = {name: found.pop(name) for name in [CASES] if name in found}
     settings = dict(stack.facts["settings"])  # type: ignore[call-overload]
     inner = len(found["0.b"]) if "in.W" in found else 0
     own = "itself" if stack.words is None else "corrected"
@@ -120,7 +121,7 @@ def widen_file(path: str, output: str, sizes: Wider, seed: int, embedding: str) 
     start = np.zeros((len(wanted), table.dim), np.float32)
     start[[*map(wanted.index, names)]] = found["start.vectors"]
     made = widen({**found, "start.vectors": start}, sizes, np.random.default_rng(seed))
-    arrays = in_bits(made, "16") | {"start.names": np.frombuffer("\n".join(wanted).encode(), np.uint8)}
+    arrays = in_bits(made, "16") | kept | {"start.names": np.frombuffer("\n".join(wanted).encode(), np.uint8)}
     facts = {
         **stack.facts,
         "settings": settings | {"width": sizes.width, "wide": sizes.wide, own: sizes.itself},

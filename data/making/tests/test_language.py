@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import read_safetensors
+from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.language_score import PATTERNS, perplexity
 from attn_cli.models.encoder import causal, matrix_of
-from attn_cli.models.model_file import EXPONENTS, quantized, read_model
+from attn_cli.models.model_file import CASES, EXPONENTS, quantized, read_model
 from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import embed
 from data.making.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
@@ -238,6 +238,24 @@ def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
     assert batch.rows[1, 1] == text.unknown
 
 
+def test_words_have_the_capitals_that_they_mostly_have_within_a_sentence():
+    table = bundled()
+    text, words = LanguageText(table, 0, 0), [word for block in table.word_blocks() for word in block]
+    said = [
+        "We saw Paris .",
+        "Paris is in the EU .",
+        '" Yes , " said Paris , " we saw the eu . "',
+        "Cats saw EU",
+    ]
+    for line in [*said, "cats saw EU", "the EU saw cats", "the EU saw a Cat", "a cat or a cat , cat"]:
+        text.add(line.split())
+    text.freeze()
+    bits = np.unpackbits(text.cases(range(8)), axis=1)
+    names = ("paris", "eu", "yes", "we", "cats", "cat", "the")
+    found = {name: bits[:, words.index(name.encode())].tolist() for name in names}
+    assert found == {name: [0, 0] for name in names} | {"paris": [1, 0], "eu": [1, 1]}
+
+
 def test_a_trained_file_tells_its_heads_names_and_measures(trained):
     stack = read_model(trained.file)
     names = [head.name for layer in range(2) for head in stack.attention(layer).heads]
@@ -253,6 +271,10 @@ def test_a_model_of_ones_own_says_the_next_words_and_refuses_other_vectors(train
     record = json.loads(ran.out)
     assert ran.code == 0 and record["next_words"][0]["word"] == "the"
     assert record["next_words"][0]["probability"] > 0.8
+    told = attn("generate", "The fox sleeps", "-p", trained.file, "--count", "6").out.splitlines()
+    said = json.loads(told[-1])
+    assert re.fullmatch(r" in the \w+\. The \w+", said["written"]), said["written"]
+    assert said["key_tokens"][-2:] == [".", "The"] and json.loads(told[-2])["word"] == "the"
     other = tmp_path / "other.txt"
     other.write_text("cat 1 0 0\nthe 0 1 0\n")
     refused = attn("masked", "the cat", "-p", trained.file, "-e", str(other))
@@ -315,3 +337,15 @@ def test_a_file_that_scores_other_words_than_the_vectors_have_is_refused(trained
     assert stack.words is not None
     with pytest.raises(InputError, match="there are 10 vectors"):
         stack.words.scores(np.zeros((1, 16)), matrix_of(bundled())[:10])
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((2, 3)), np.zeros(6, np.uint8), np.zeros((3, 6), np.uint8)], ids=str
+)
+def test_bits_of_words_capitals_of_another_shape_are_refused(wrong, trained, tmp_path):
+    arrays, about = read_safetensors(trained.file)
+    path = tmp_path / "wrong.safetensors"
+    with path.open("wb") as stream:
+        write_safetensors(stream, {**arrays, CASES: wrong}, about)
+    with pytest.raises(InputError, match=f"{CASES} has shape"):
+        read_model(str(path))
