@@ -1,6 +1,7 @@
 """Running text to learn from: each line's tokens, as they stand or as rows of the word vectors, some lines held back.
 
-Text files have a line for each sentence; treebanks (CoNLL-U) give the words of their sentences. All are streamed.
+Text files have a line for each sentence; treebanks (CoNLL-U) give the words of their sentences, passages (.jsonl) all of
+their tokens, which are sentences that follow each other. Texts are streamed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.files import packed_lines
-from attn_cli.learn.treebank import read_treebank
+from attn_cli.learn.treebank import is_passages, read_passages, read_treebank
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.spelling import forms
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 HELD_BACK = 1000  # of each file, every so many lines one is not learned from
 UNKNOWN = -1
+STRAIGHT = dict.fromkeys("“”", '"')  # quotes as running text has them
 
 
 def lines(path: str, held_back: bool = False) -> Iterator[tuple[str, ...]]:
@@ -42,6 +44,10 @@ def marked_lines(path: str) -> Iterator[tuple[tuple[str, ...], bool]]:
 def _tokens(path: str) -> Iterator[tuple[str, ...]]:
     if ".conllu" in path.lower():
         yield from (sentence.words for sentence in read_treebank(path))
+    elif is_passages(path):
+        yield from (
+            tuple(STRAIGHT.get(word, word) for word in passage.words) for passage in read_passages(path)
+        )
     else:
         for line in packed_lines(path):
             yield tokenize(line.decode("utf-8", "replace"), keep_punctuation=True).tokens

@@ -1,5 +1,6 @@
 """Running text as training reads it: tokens, rows of the vectors, and the lines that are held back."""
 
+import json
 import lzma
 
 import numpy as np
@@ -29,6 +30,13 @@ def test_every_thousandth_line_is_held_back_and_none_is_in_both(tmp_path):
     assert list(lines(path, held_back=True)) == [("line", "1000"), ("line", "2000")]
     learned = list(lines(path))
     assert len(learned) == 2 * HELD_BACK - 1 and ("line", "1000") not in learned
+
+
+def test_passages_give_their_tokens_once_with_straight_quotes(tmp_path):
+    tokens = ["“", "A", "cat", ".", "”", "It", "slept", "."]
+    records = [{"tokens": tokens, "pronoun": at, "antecedents": [[1, 3]]} for at in (5, 6)]
+    (tmp_path / "some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    assert [*lines(str(tmp_path / "some.jsonl"))] == [('"', "A", "cat", ".", '"', "It", "slept", ".")]
 
 
 def test_a_token_has_the_row_that_a_lookup_finds(tmp_path):
