@@ -380,7 +380,9 @@ def pretrain(
 
 
 def language(
-    texts: list[str] = argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz."),
+    texts: list[str] = argument(
+        "TEXT...", "A sentence a line, CoNLL-U, or passages (.jsonl): plain, .gz or .xz."
+    ),
     output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
     dev: str | None = own(
         "TREEBANK", "Sentences on which heads are measured, and named for what they do.", TRAINING

@@ -1,7 +1,7 @@
 """Running text to learn from: each line's tokens, as they stand or as rows of the word vectors, some lines held back.
 
-Text files have a line for each sentence; treebanks (CoNLL-U) give the words of their sentences, passages (.jsonl) all of
-their tokens, which are sentences that follow each other. Texts are streamed.
+Text files have a line for each sentence; treebanks (CoNLL-U) give the words of their sentences, and passages (.jsonl)
+several sentences that follow each other. Texts are streamed.
 """
 
 from __future__ import annotations
