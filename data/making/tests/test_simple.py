@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from data.making.corpus import HELD_BACK
 from data.making.simple import MARKS, is_plain, lines, simple
 from data.making.tests.running import making
 
@@ -32,6 +33,12 @@ def text(tmp_path):
 def test_lines_are_kept_whose_words_come_beside_he_or_she(text):
     assert {*simple([str(text)], lambda done: None)} == {*STORY}
     assert [*simple([str(text)], lambda done: None)] == [line for line in TEXT if line in STORY]
+
+
+def test_lines_that_training_holds_back_are_left_out(tmp_path):
+    (tmp_path / "long.txt").write_text("".join(f"Line {n}.\n" for n in range(1, 2 * HELD_BACK + 2)))
+    found = [text for text, _ in lines(str(tmp_path / "long.txt"))]
+    assert len(found) == 2 * HELD_BACK - 1 and not {"Line 1000.", "Line 2000."} & {*found}
 
 
 @pytest.mark.parametrize(
