@@ -189,6 +189,10 @@ class LanguageTraining:
     rate: float = step_size(0.004)
     named: float = pairs_of_lines("names what the first one named after the same word", 0.03)
     related: float = pairs_of_lines("is about similar things", 0.0)
+    pairs: float = TRAINING(
+        "Of the lines, the share that goes on with the next one, at random.", 0.1, metavar="F", bounds=(0, 1),
+        hint="Give a number from 0 to 1.",
+    )  # fmt: skip
     bfloat16: bool = short_products()
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
@@ -197,7 +201,6 @@ class LanguageTraining:
     endings: int = 400
     common: int = 1000  # words whose scores are always computed
     sampled: int = 1000  # others, drawn for each batch
-    pairs: float = 0.1
     repeated: float = 0.04
     random: float = 0.1  # random words said twice, for each word of the text
 
