@@ -158,6 +158,7 @@ def wrong_manifests(like: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     made += [(ORDER, with_parts(like, (0, 2, 1)) | {"complete": False})]
     made += [("names 0 of 3 parts", with_parts(like, ()) | {"lines": LINES})]
     made += [(OTHER_RUN, changed(like, ("input", "bytes"), float(like["input"]["bytes"])))]
+    made += [(ENTRY.format(1), changed(like, ("parts", 1, "refused"), SIZE + 1) | {"refused": SIZE + 1})]
     behind = like["parts"][1] | {"file": "part-00003.jsonl", "first": 1 + 3 * SIZE}
     made += [(ENTRY.format(3), changed(like, ("parts",), [*like["parts"], behind]))]
     yield from ((said, json.dumps(about).encode()) for said, about in made)

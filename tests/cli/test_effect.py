@@ -12,7 +12,7 @@ from attn_cli.pipeline.passes import open_passes
 from attn_cli.render.views.patch import screen
 from attn_cli.settings.output import View
 from tests.cli.tables import typed
-from tests.models.checkpoints.by_hand import gpt2, small_gpt2
+from tests.models.checkpoints.by_hand import byte_pairs, gemma2, gpt2, saved, small_gpt2
 from tests.schema import printed
 from tests.shell import here, plain, refused, rows
 
@@ -52,6 +52,20 @@ def test_a_difference_is_that_of_two_words_parts():
     moved = told(TEXT, "--target", "dog", "--against", "table")["moved"]  # the strongest head, up or down
     assert [moved[name] for name in ("layer", "head")] == [both["moved"][name] for name in ("layer", "head")]
     assert moved["value"] == pytest.approx(-both["moved"]["value"], abs=1e-5)
+
+
+@pytest.mark.parametrize("times", [1.0, 0.5, 3.0])
+def test_parts_that_a_model_multiplies_as_it_adds_them_count_so(times, tmp_path, tokenizers):
+    """A Granite: a Llama that adds what its heads and its network make times residual_multiplier."""
+    config = {"model_type": "granite", "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config |= {"num_key_value_heads": 1, "intermediate_size": 4, "residual_multiplier": times}
+    config |= {"embedding_multiplier": 2.0, "tie_word_embeddings": True}
+    tensors = {name: T for name, T in gemma2().items() if "feedforward" not in name}
+    tensors["norm.weight"] = np.ones(4, np.float32)
+    folder = saved(tmp_path / "granite", config, tensors)
+    byte_pairs(folder)
+    found = told("dabc", "-m", folder)
+    assert {one["part"] for one in found["parts"]} >= {"head", "mlp", "embedding"}
 
 
 @pytest.mark.parametrize("more", [(), ("--knock-out-with", "mean")])

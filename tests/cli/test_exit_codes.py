@@ -183,8 +183,8 @@ def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_and_standard_input_ser
     ran = attn()
     assert (ran.code, ran.out) == (2, "") and "Traceback" not in ran.err
     assert "explain" in ran.err and "Start with" in ran.err
-    for args in (["cross", "-", "-"], ["explain", "-", "--context", "-"], ["explain", "--context", "-"]):
-        refused(attn(*args, input="the cat"), 2, "Standard input")
+    for line in ("cross - -", "cross -", "explain - --context -", "explain --context -"):
+        refused(attn(*line.split(), input="the cat"), 2, "Standard input")
 
 
 def test_a_text_without_tokens_is_65_and_bytes_that_are_not_utf_8_are_replaced_and_noted():
@@ -421,6 +421,8 @@ def test_a_variable_counts_for_a_result_and_for_an_error_alike(at):
         shown, failed = here(*args, env=env), here(*args, "--bogus", env=env)
         assert shown.code == 0 and failed.code == 2
         assert shown.out.startswith("{") == failed.err.startswith("{"), args
+    for place, is_json in (("-", True), ("x.json", True), ("x.csv", False)):
+        assert here("self", "a b", "-o", place, "--bogus", env=env).err.startswith("{") == is_json
     assert here("self", "a b", "-o", "x.csv", env=env).code == 0  # one suffix is one format
     assert Path("x.csv").read_text().startswith("query,")
 

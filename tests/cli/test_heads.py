@@ -12,7 +12,7 @@ from attn_cli.pipeline.probe import of_stack, roles_on_repeats
 from attn_cli.vectors import lookup
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import typed
-from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import printed
 from tests.shell import attn, here, refused, rows, told
@@ -414,6 +414,15 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
         assert said in out
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
     assert {*found["tokens"]} <= {*lookup.open_table("word2vec").words()}
+
+
+@pytest.mark.parametrize("places", [4, 7, 12, 13, 25])
+def test_the_random_tokens_are_as_many_as_there_are_places_for_beside_those_that_frame_them(
+    places, tmp_path, tokenizers
+):
+    found = record("--probe", "-m", small_bert(tmp_path / "bert", places=places))
+    length = min(9, (places - 2) // 2)  # of nine words, which come twice, between [CLS] and [SEP]
+    assert found["length"] == length and len(found["tokens"]) == 2 + 2 * length
 
 
 def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_it_does_not_copy(

@@ -287,6 +287,13 @@ def test_the_strongest_links_are_those_of_a_plain_sort_and_ties_go_to_the_lowest
         assert links.weights[i].tolist() == [row[j] for j in order] + [0.0] * spare
 
 
+@pytest.mark.parametrize("short", [0, heads.SHORT])
+def test_keys_whose_weights_differ_by_rounding_alone_are_listed_in_the_order_of_the_text(short, monkeypatch):
+    monkeypatch.setattr(heads, "SHORT", short)
+    weights = np.array([[0.3, np.nextafter(0.3, 1), 0.4], [0.3, 0.4, 0.2]])
+    assert heads.strongest(weights, 3).keys.tolist() == [[2, 0, 1], [1, 0, 2]]
+
+
 # What does not fit
 
 

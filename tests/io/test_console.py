@@ -53,9 +53,9 @@ def test_folding_loses_nothing_and_breaks_no_word():
         first, *rest = folded(text, width, 2)
         assert " ".join([first, *(line.removeprefix("  ") for line in rest)]).split() == text.split()
     assert folded(text, 200) == [text]
-    for wide in ("漢字", "ＡＢ"):
-        both = f"{wide} {wide}"
-        assert folded(both, 8) == [wide, wide] and folded(both, 9) == [both]
+    for word, cells in (("漢字", 4), ("ＡＢ", 4), ("e\u0301a\u0301", 2)):
+        both = f"{word} {word}"
+        assert folded(both, 2 * cells) == [word, word] and folded(both, 2 * cells + 1) == [both]
 
 
 class Screen(io.StringIO):

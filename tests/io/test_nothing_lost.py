@@ -118,6 +118,11 @@ def test_a_link_that_leads_to_itself_is_refused_and_kept(at):
 
 
 def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
+    long = f"{'long' * 20}.json"  # of which an unfinished file's name has the beginning
+    Path(f".{long[:40]}.0123abcd.part").write_bytes(b"left")
+    assert attn("self", "a b", "-o", long).code == 0
+    assert os.listdir() == [long]
+    Path(long).unlink()
     Path(".x.json.0123abcd.part").write_bytes(b"left")
     Path(".x.json.notes.part").write_bytes(b"somebody's own")
     with written("x.json"):

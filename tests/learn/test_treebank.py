@@ -196,6 +196,9 @@ def test_records_of_the_same_tokens_are_one_passage_and_no_pronoun_stands_for_it
     assert found.words == tuple(TOKENS) and not found.is_parsed
     assert found.antecedents == (Antecedents(7, (0,), ((0, 1), (4, 5))), Antecedents(9, (4,)))
     assert found.tags == ("X", "PUNCT", "X", "X", "PROPN", "PUNCT", "X", "X", "X", "X", "PUNCT")
+    tokens = ["Then", "I", "saw", "Bo", ".", "I", ",", "too"]  # where "I" is no name
+    (found,) = passages(tmp_path, SHE | {"tokens": tokens})
+    assert found.tags == ("X", "X", "X", "PROPN", "PUNCT", "X", "PUNCT", "X")
     (found,) = passages(tmp_path, SHE | {"antecedents": [[0, 1], [6, 9]]})
     assert found.antecedents[0].words == (0, 6, 8)
 

@@ -13,11 +13,13 @@ from textual.events import Paste
 
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import CreateError, InputError, visible
+from attn_cli.io.types import replace
 from attn_cli.live import recording
+from attn_cli.live.keys import ROW
 from attn_cli.live.recording import Recorder, Replay, read_recording
 from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
 from attn_cli.live.sources import TextSource, WeightsSource
-from attn_cli.settings import Settings, View
+from attn_cli.settings import Settings, View, find_rows
 from tests.io.test_escape import PASTES
 from tests.live.stage import FOX, Stage, made, play, staged, traced
 from tests.shell import here, pasted, shell
@@ -65,6 +67,14 @@ def told(text, source=None):
     session = begin(source or TextSource(settings), text, settings, View())
     line = command_line(session.state, session.seen)
     return line, unsaid(line, session.state.question, 1)
+
+
+@pytest.mark.parametrize(("text", "typed"), [("a 3 b a", "a"), ("a 2 b a", "3"), ("a 3 a b", "b")])
+def test_a_row_is_named_by_its_number_only_where_no_other_token_is_that_number(text, typed):
+    settings = Settings(tokenizer="whitespace")
+    session = begin(TextSource(settings), text, settings, View())
+    line = command_line(replace(session.state, row=3, pane=ROW), session.seen)
+    assert shlex.split(line)[-2:] == ["-q", typed] and 3 in find_rows(typed, session.trace.query_tokens)
 
 
 def test_a_command_line_holds_no_control_bash_reads_the_text_back_and_what_it_cannot_hold_is_said(at):

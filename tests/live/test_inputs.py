@@ -41,7 +41,7 @@ def test_numbers_of_given_matrices_are_edited_and_written_and_what_is_no_number_
         await stage.answer("-2", "-2.000")
         is_of(**(changed := {"X": [[1, 0], [0, -2], [1, 1]]}))
         await stage.press("e", "enter")
-        await stage.answer("0.5")
+        await stage.answer("0,5")  # as half of Europe types it
         is_of(**changed, W_q=[[0.5, 0], [0, 2]])
         await stage.press("u")
         is_of(**changed)

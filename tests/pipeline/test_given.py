@@ -246,6 +246,11 @@ def test_the_screen_the_walk_and_the_row_tell_the_scale_and_the_cap(file):
     assert "capped = 0.75 tanh(scaled / 0.75)" in steps and "none gets beyond 0.75." in steps
 
 
+def test_factors_below_zero_stand_in_brackets_and_no_others(file):
+    name = file(Q=[[0, -1, 2]], K=[[3, 0, -0.5]], V=[[1]])
+    assert "q·k = 0×3 + (-1)×0 + 2×(-0.5) = -1" in told("compute", name, "-q", "q0", "--by-hand", "all")
+
+
 @pytest.mark.parametrize("options", [(), ("-t", "2"), ("--mask", "causal")])
 def test_the_numpy_script_gives_the_same(file, options):
     for name, more in ((file(**CAPPED), options), (file("heads.json", **GIVEN), ("--head", "2"))):

@@ -118,6 +118,8 @@ def test_answers_are_graded_step_by_step(topic, at):
         wrong["without"] = wrong["logits"] - right["parts"][1:4]
     found, status = graded(wrong)
     assert found["step"] == second and found["cell"] == [0, 0]
+    row = "row 0" if topic != "norm" else f'key "{given["tokens"][0]}" (row 0)'
+    assert f"The first difference is in {second}, at {row}, " in found["message"]
     assert status == {first: "right", second: "differs"} | dict.fromkeys(later, "follows")
     last = right[first].astype(float)
     last[-1][0] += 1  # of more rows than there are words

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from attn_cli.teach.moved import divergences
 from tests import shell
 from tests.cli.tables import told as cases
 from tests.models.checkpoints import by_hand
@@ -87,6 +88,20 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
         assert one["probabilities"] == pytest.approx([of_model[one["id"]] for of_model in said], abs=1e-6)
 
 
+def test_more_than_ten_heads_stand_in_the_order_of_their_numbers(tmp_path):
+    n, d = 12, 24
+    base = by_hand.gpt2(d=d)
+    changed = {name: array.copy() for name, array in base.items()}
+    changed[GPT][:, 4:6] *= -1  # the queries of head 2
+    sides = []
+    for name, tensors in (("base", base), ("tuned", changed)):
+        sides += ["-m", by_hand.small_gpt2(tmp_path / name, tensors, n_embd=d, n_head=n)]
+    out = told("compare", "dabca", *sides, "--width", "120")
+    header, *layers = (line.split() for line in out[out.index("layer\\head") :].splitlines()[:3])
+    assert header == ["layer\\head", *map(str, range(n)), "mean"]
+    assert [n for n, cell in enumerate(layers[1][1:-1]) if float(cell)] == [2]
+
+
 def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
     folder = by_hand.small_bert(tmp_path / "one")
     other = by_hand.bert(seed=1, vocabulary=len(by_hand.PIECES))
@@ -135,6 +150,12 @@ def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
     # As many tokens at other places: cells have no counterparts.
     assert len(first) == len(second) and found["difference"] is None and found["next_words"] is None
     assert record("the cat", "--with", "a cat", "-m", folder)["difference"] is not None
+
+
+def test_a_row_that_may_look_at_nothing_in_one_of_two_texts_does_not_count():
+    before, after = np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 1.0], [0.5, 0.5]]])
+    assert divergences(before, after) == divergences(after, before) == [1.0]
+    assert divergences(before[:, 1:], after[:, 1:]) == [0.0]
 
 
 WRONG = """

@@ -118,6 +118,15 @@ SETTINGS += [Settings(score="cosine", temperature=0.5), Settings(embedding="rand
 SETTINGS += [Settings(mask="causal")]
 
 
+@pytest.mark.parametrize("size", [0.4, -0.4, 400.0, -400.0, -900.0])
+def test_scores_that_differ_by_rounding_alone_tie_however_large_and_of_whatever_sign(size):
+    scores = [[size, size + 2e-13 * abs(size), size - 9.0], [size - 9.0, size + 1e-3, size]]
+    given = given_from({"scores": scores, "V": [[1.0], [2.0], [3.0]], "scale": 1.0}, "given")
+    trace = trace_matrices("compute", given, Settings())
+    assert trace.row(0).strongest == [0, 1, 2] and trace.because(0)[0].decided == "neither"
+    assert trace.row(1).strongest == [1, 2, 0] and trace.because(1)[0].lead == pytest.approx(1e-3, rel=1e-6)
+
+
 def reasons(trace):
     return [one for i in range(len(trace.query_tokens)) for one in trace.because(i)]
 

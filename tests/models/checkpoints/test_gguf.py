@@ -132,6 +132,13 @@ def test_a_block_is_what_its_bits_say(name):
     assert {place: found[place] for place in expected} == expected
 
 
+@pytest.mark.parametrize("e", [0, 1, 2, 3, 127, 252])
+def test_a_block_s_power_of_two_is_its_own_down_to_the_smallest(e):
+    packing = dict(QUANTIZED.values())["MXFP4"]
+    found = packing.unpack(np.frombuffer(bytes([e] + [0x71] * 16), packing.dtype))[0]
+    assert found[[0, 16]].tolist() == [math.ldexp(0.5, e - 127), math.ldexp(6, e - 127)]
+
+
 def test_a_command_shows_a_file_as_it_shows_a_folder(folder, tmp_path):
     path = converted(folder, tmp_path / "x.gguf", eight_bits, **BYTE_PAIRS)
     shown = told("self", "ab a", "-m", path)

@@ -242,6 +242,7 @@ def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(
 
 
 THREE = {"sliding_window": 3, "window_size": 3, "local_attention": 6}
+BOTH_WAYS = {"num_hidden_layers": 7, "use_bidirectional_attention": True}
 WINDOWS = {  # what a layer of a family sees at most: in its config.json, how many layers and what tells them apart
     "modernbert": ({"num_hidden_layers": 7}, [None, 3, 3, None, 3, 3, None]),
     "gpt_neo": ({"num_layers": 4, "attention_types": [[["global", "local"], 2]]}, [None, 3, None, 3]),
@@ -252,14 +253,17 @@ WINDOWS = {  # what a layer of a family sees at most: in its config.json, how ma
     "gemma3_text": ({"num_hidden_layers": 7}, [3, 3, 3, 3, 3, None, 3]),
     "cohere2": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
     "olmo3": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
+    "smollm3": ({"num_hidden_layers": 5, "use_sliding_window": True}, [None, None, None, 3, None]),
+    "gemma3_text, both ways": (BOTH_WAYS, [*[1] * 5, None, 1]),
+    "gemma3_text, both ways, inclusive": (BOTH_WAYS | {"is_causal": False}, [*[2] * 5, None, 2]),
 }
 
 
 @pytest.mark.parametrize("family", WINDOWS)
 def test_layers_see_as_far_as_their_family_has_it(family):
     said, windows = WINDOWS[family]
-    size = {"model_type": family, "hidden_size": 8, "num_attention_heads": 2, "num_heads": 2, "head_dim": 4}
-    size["num_key_value_heads"] = 1
+    size = {"hidden_size": 8, "num_attention_heads": 2, "num_heads": 2, "head_dim": 4}
+    size |= {"model_type": family.partition(",")[0], "num_key_value_heads": 1}
     (stack,) = describe(Config("c", size | THREE | said)).stacks.values()
     assert [layer.window for layer in stack.layers] == windows
 

@@ -50,6 +50,13 @@ def test_without_a_text_sentences_of_its_own_are_read(tmp_path, alone):
     assert found["texts"] == 3 and found["tokens"] > 20
 
 
+def test_of_several_texts_each_figure_is_the_largest_whichever_text_it_is_of(tmp_path, alone):
+    folder, several = by_hand.small_gpt2(tmp_path / "m"), ("a b", "b a", "a b a", "b b a b", "a a a a a")
+    each = [[one["largest"] for one in verified(folder, text)["figures"]] for text in several]
+    found = [one["largest"] for one in verified(folder, *several)["figures"]]
+    assert found == [*map(max, zip(*each, strict=True))] != each[-1]
+
+
 def test_a_mask_that_lets_words_look_ahead_and_a_sink_that_rows_do_not_give_to_are_found(
     tmp_path, alone, monkeypatch
 ):

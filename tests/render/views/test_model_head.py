@@ -94,6 +94,16 @@ def test_the_cap_is_a_step_and_the_temperature_divides_what_it_leaves(capped):
         assert one["distance"] == pytest.approx(distance[3, i] - distance[3, j], abs=1e-5)
 
 
+@pytest.mark.parametrize(("head", "other", "pair"), [(0, 1, 0), (1, 0, 0), (2, 3, 1), (3, 2, 1)])
+def test_heads_side_by_side_share_keys_and_values_where_there_are_several_pairs(head, other, pair, tmp_path):
+    more = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    folder = saved(tmp_path / "gemma2", GEMMA2 | more, gemma2(heads=4, pairs=2))
+    byte_pairs(folder)
+    said = " ".join(here("explain", "dabc", "-m", folder, "--head", str(head), "--only", "w,q").out.split())
+    told = f"Head {head} shares W_k and W_v, so keys and values too, with head {other} (grouped queries: key head"
+    assert f"{told} {pair} of 0 to 1)." in said
+
+
 @pytest.mark.parametrize("format", ["table", "markdown", "html", "svg", "latex"])
 def test_the_walk_is_whole_in_every_form(format, capped):
     for more in ("", "--steps", "--steps --by-hand all", "--head mean"):
