@@ -158,23 +158,27 @@ class LanguageText:
     ) -> Iterator[Batch]:
         """Yield these lines once, in random order, in batches of about `size` tokens.
 
-        Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice. Beside
-        each of their words come `random` random ones that are said twice, and predicted the second time; beside each
-        line come `named` pairs of lines that name the same, and `related` pairs of lines about similar things, the
-        second of which is predicted.
+        Of the lines, the share `pairs` is read after the one before it in its file, and the share `repeated` says
+        itself twice. Beside each of their words come `random` random ones that are said twice, and predicted the second
+        time; beside each line come `named` pairs of lines that name the same, and `related` pairs of lines about
+        similar things, the second of which is predicted.
         """
         order = numbers.start + draw.permutation(len(numbers))
         for start in range(0, len(order), POOL):
             texts: list[Ints] = []
+            unasked: list[int] = []
             for number in order[start : start + POOL].tolist():
-                line = self.line(number)
-                if texts and draw.random() < pairs and len(texts[-1]) + len(line) <= LONGEST:
-                    texts[-1] = np.concatenate([texts[-1], line])
+                line, before = self.line(number), self.line(max(numbers.start, number - 1))
+                is_read_after = number > numbers.start and draw.random() < pairs
+                unasked.append(0)
+                if is_read_after and len(before) + len(line) <= LONGEST:
+                    unasked[-1] = len(before)
+                    texts.append(np.concatenate([before, line]))
                 elif draw.random() < repeated and len(line) <= LONGEST_REPEATED:
                     texts.append(np.concatenate([line, line]))
                 else:
                     texts.append(line)
-            lines, unasked = len(texts), [0] * len(texts)
+            lines = len(texts)
             beside = [
                 *self._said_twice(np.concatenate(texts), random, draw),
                 *self._named_again(texts, named, draw),

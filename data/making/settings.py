@@ -190,7 +190,7 @@ class LanguageTraining:
     named: float = pairs_of_lines("names what the first one named after the same word", 0.03)
     related: float = pairs_of_lines("is about similar things", 0.0)
     pairs: float = TRAINING(
-        "Of the lines, the share that goes on with the next one, at random.", 0.1, metavar="F", bounds=(0, 1),
+        "Of the lines, the share that is read after the one before it in its file.", 0.1, metavar="F", bounds=(0, 1),
         hint="Give a number from 0 to 1.",
     )  # fmt: skip
     bfloat16: bool = short_products()
