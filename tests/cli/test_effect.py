@@ -2,6 +2,7 @@
 
 import json
 import re
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
@@ -112,13 +113,35 @@ def test_a_table_has_every_part_and_a_screen_what_a_head_adds_and_what_is_lost_w
     left = [float(row["logit_without"]) for row in table if row["logit_without"]]
     assert left == pytest.approx([one["logit"] for one in found["knock_outs"]], rel=1e-5)
     screen = plain(here("effect", TEXT, "--measure", "knock-out", "--width", "80").out)
-    assert 'What says "table", after "the"' in screen and "model's own" in screen
+    assert f'What says "{found["target"]["token"]}", after "the"' in screen and "model's own" in screen
     assert max(map(len, screen.splitlines())) <= 80
-    screen = plain(here("effect", "in the village of", "--target", "[unknown]", "--measure", "knock-out").out)
-    adds, lost = re.search(r"adds (\S)\S+; without it (\S)\S+ is lost\.$", screen.strip()).groups()
-    assert adds != lost
     screen = plain(here("effect", TEXT, "--measure", "knock-out", "--knock-out-with", "mean").out)
     assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
+
+
+MISSED, MADE_UP = (f": what comes after it {what}." for what in ("misses it, too", "makes up for some"))
+LOST = [  # of the head without which most changes: what it adds, what is without it, what is told of those after it
+    ([TEXT], ("+", "lost", MISSED)),
+    (["She said that she", "--target", "[unknown]"], ("-", "gained", MADE_UP)),
+    (["the king of"], ("+", "gained", ".")),
+    (["One of the", "--target", "[unknown]"], ("-", "lost", ".")),
+]
+
+
+@pytest.mark.parametrize(("args", "wanted"), LOST)
+def test_what_comes_after_a_head_is_told_of_only_where_what_it_adds_is_lost_without_it(args, wanted):
+    found = told(*args, "--measure", "knock-out")
+    adds = {(one["layer"], one["head"]): one["value"] for one in found["parts"] if one["part"] == "head"}
+    lost = {(one["layer"], one["head"]): found["logit"] - one["logit"] for one in found["knock_outs"]}
+    top = max(lost, key=lambda place: abs(lost[place]))
+    screen = plain(here("effect", *args, "--measure", "knock-out", "--width", "200").out)
+    said, number = screen.strip().splitlines()[-1], r"(\d*\.\d+)"
+    last = rf"head {top[0]}\.{top[1]}(?: \(\S+\))? adds ([+-]){number}; without it {number} is (\w+)(.*)"
+    sign, added, gone, change, after = re.fullmatch(last, said).groups()
+    assert (sign, change, after) == wanted
+    assert float(f"{sign}{added}") == pytest.approx(adds[top], abs=6e-4)
+    assert float(gone) == pytest.approx(abs(lost[top]), abs=6e-4)
+    assert change == ("lost" if lost[top] > 0 else "gained")
 
 
 def test_an_encoder_says_what_stands_in_its_mask_s_place(bert):
@@ -203,7 +226,9 @@ def test_equal_differences_have_no_share_and_where_the_stream_brings_nothing_onl
         found = patch_of(clean, corrupt, CAT, None, None, lambda part: None)
     nothing = np.full_like(found.maps["residual"], found.corrupt)
     said = [*screen(found._replace(maps={**found.maps, "residual": nothing}), View())][-1].text
-    assert said.startswith("Most comes back of the heads, with head 2.3")
+    shares = (found.maps["heads"] - found.corrupt) / (found.clean - found.corrupt)
+    layer, head = np.unravel_index(shares.argmax(), shares.shape)
+    assert said.startswith(f"Most comes back of the heads, with head {layer}.{head}")
 
 
 def test_the_screen_names_the_strongest_sites_and_reckons_one_by_hand():
@@ -260,4 +285,6 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_
         said = refused(*command, "--figure", "links", "-o", str(path))
         assert f"{command[0]} has no figure of links" in said
     assert here("lens", CAT[0], "--figure", "heatmap", "-o", str(path)).code == 0
-    assert all(f">{word}</text>" in path.read_text() for word in ("table", "rabbit", "album", "on"))
+    layers, drawn = printed("lens", CAT[0])["layers"], path.read_text()
+    words = {said["words"][0]["word"] for layer in layers for said in layer["positions"]}
+    assert len(words) > 5 and all(f">{escape(word)}</text>" in drawn for word in words)

@@ -399,10 +399,12 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     assert found["source"] == "language" and found["ids"] is None and found["notes"] == []
     assert len(set(found["tokens"])) == 50 and found["tokens"][:50] == found["tokens"][50:]
     named = {one["head"]: one for one in found["heads"]}
-    for head, one in named.items():
-        assert (one["name"] == "induction") == head.startswith("induction")
-        if head.startswith("induction"):
-            assert one["copying"] > 0.99
+    for one in found["heads"]:
+        looks, is_named = one["induction"], one["head"].startswith("induction")
+        assert looks > 0.4 if is_named else looks < 0.05
+        assert (one["name"] == "induction") == (looks > 0.5)  # one with less is mixed
+        assert one["copying"] > 0.99 or not is_named
+    assert named["induction"]["name"] == "induction"
     assert named["previous"]["name"] == "previous"
     first, *others = rows("heads", "--probe", "--layer", "2")
     assert [row["head"] for row in (first, *others)] == [*bundled("language").head_names(2)]

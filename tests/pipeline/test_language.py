@@ -36,12 +36,15 @@ SENTENCES = (
 
 
 def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_measured():
-    assert data_path("language.safetensors").stat().st_size <= 3_000_000
+    assert data_path("language.safetensors").stat().st_size <= 4_000_000
     stack = bundled("language")
     assert stack.fingerprint == vectors().fingerprint()
-    assert stack.facts["held_back"]["perplexity"] < 130 and stack.facts["words"] >= 10_000_000
+    words, facts = 0, stack.facts
+    while facts is not None:  # of what it learned last and of all that it learned before
+        words, facts = words + facts["words"], facts.get("pretrained_on")
+    assert stack.facts["held_back"]["perplexity"] < 95 and words >= 70_000_000
     found = perplexity(stack, vectors(), [text.split() for text in SENTENCES], lambda stage: None)
-    assert found.perplexity < 24 and found.unknown == 0
+    assert found.perplexity < 16.5 and found.unknown == 0
 
 
 def test_words_that_are_ahead_change_nothing_before_them():
@@ -237,7 +240,9 @@ def test_each_line_of_next_words_says_after_which_word_it_is(width):
 
 
 # Of the second text another head takes more away than this one adds.
-@pytest.mark.parametrize("text", ["The cat sat on the", "The king of France was"])
+@pytest.mark.parametrize(
+    "text", ["The cat sat on the", "The king of France was", "The dog ran after the cat."]
+)
 def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_is_without_it(text):
     found = record("effect", text, "--measure", "knock-out")
     head = max((one for one in found["parts"] if one["part"] == "head"), key=lambda one: one["value"])
@@ -246,8 +251,9 @@ def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_
     said = rf'Head {place[0]}.{place[1]} adds most to "{found["target"]["token"]}": without it (\S+) becomes '
     for command in (("masked",), ("explain", *MODEL), ("explain", *MODEL, "--next", "3")):
         screen = " ".join(told(*command, text).split())
-        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?\. ', screen)
+        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?(, for other words lose more)?\. ', screen)
         assert len(lines) == 1, command
+        assert bool(lines[0][2]) == (without["probability"] > found["probability"])
         assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)
         assert float(lines[0][1]) == pytest.approx(without["probability"], abs=6e-4)
     assert "adds most" not in here("explain", text).out
