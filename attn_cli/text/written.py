@@ -19,9 +19,8 @@ class _Place(NamedTuple):
     glued: bool = True  # no space comes next
 
     def after(self, token: str) -> _Place:
-        if (
-            token == '"'
-        ):  # what is said begins a sentence; what is cried or asked does not end one: "Who?" he asked.
+        # What is said begins a sentence; what is cried or asked in it does not end one: "Who?" he asked.
+        if token == '"':
             return _Place(not self.quotes or self.begins, not self.quotes, not self.quotes)
         if token in (".", "!", "?"):
             return _Place(token == "." or not self.quotes, self.quotes, False)

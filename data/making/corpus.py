@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HELD_BACK = 1000  # of each file, every so many lines one is not learned from
 UNKNOWN = -1
-STRAIGHT = dict.fromkeys("“”", '"')  # quotes as running text has them
+STRAIGHT = str.maketrans("“”", '""')  # quotes as running text has them
 
 
 def lines(path: str, held_back: bool = False) -> Iterator[tuple[str, ...]]:
@@ -46,7 +46,7 @@ def _tokens(path: str) -> Iterator[tuple[str, ...]]:
         yield from (sentence.words for sentence in read_treebank(path))
     elif is_passages(path):
         yield from (
-            tuple(STRAIGHT.get(word, word) for word in passage.words) for passage in read_passages(path)
+            tuple(word.translate(STRAIGHT) for word in passage.words) for passage in read_passages(path)
         )
     else:
         for line in packed_lines(path):

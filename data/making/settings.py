@@ -18,10 +18,9 @@ def words_beside(help: str, default: float) -> float:
     return TRAINING(help, default, metavar="F", bounds=(0, 100), hint="Give a number from 0 to 100.")
 
 
-def pairs_of_lines(what: str, default: float) -> float:
-    """Declare how many pairs of lines are read beside each line, whose second one does what is said."""
-    said = f"Pairs of lines for each line, whose second one {what}."
-    return TRAINING(said, default, metavar="F", bounds=(0, 1), hint="Give a number from 0 to 1.")
+def share_of_lines(help: str, default: float) -> float:
+    """Declare for which share of the lines something is done, or how many more come beside each."""
+    return TRAINING(help, default, metavar="F", bounds=(0, 1), hint="Give a number from 0 to 1.")
 
 
 def short_products() -> bool:
@@ -187,12 +186,16 @@ class LanguageTraining:
     reach: int = number(16, MODEL, "Longer distances count as this one.", 1000)
     bits: str = bits_a_number("8")
     rate: float = step_size(0.004)
-    named: float = pairs_of_lines("names what the first one named after the same word", 0.03)
-    related: float = pairs_of_lines("is about similar things", 0.0)
-    pairs: float = TRAINING(
-        "Of the lines, the share that is read after the one before it in its file.", 0.1, metavar="F", bounds=(0, 1),
-        hint="Give a number from 0 to 1.",
-    )  # fmt: skip
+    named: float = share_of_lines(
+        "Pairs of lines for each line, whose second one names what the first one named after the same word.",
+        0.03,
+    )
+    related: float = share_of_lines(
+        "Pairs of lines for each line, whose second one is about similar things.", 0.0
+    )
+    pairs: float = share_of_lines(
+        "Of the lines, the share that is read after the one before it in its file.", 0.1
+    )
     bfloat16: bool = short_products()
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)

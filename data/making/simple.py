@@ -18,7 +18,7 @@ from attn_cli.errors import refuse_input
 from attn_cli.io.atomic import creatable, written
 from attn_cli.io.files import packed_lines
 from attn_cli.text.tokenize import tokenize
-from data.making.corpus import HELD_BACK
+from data.making.corpus import HELD_BACK, STRAIGHT
 from data.making.make_passages import compressed, refuse_own
 
 TELLING = frozenset({"he", "she", "him", "her", "his"})
@@ -37,7 +37,7 @@ def lines(path: str) -> Iterator[Line]:
     for number, line in enumerate(packed_lines(path), 1):
         if number % HELD_BACK == 0:
             continue
-        text = line.decode("utf-8", "replace").strip().replace("“", '"').replace("”", '"')
+        text = line.decode("utf-8", "replace").strip().translate(STRAIGHT)
         yield text, tuple(token.lower() for token in tokenize(text, keep_punctuation=True).tokens)
 
 

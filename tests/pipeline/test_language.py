@@ -251,7 +251,7 @@ def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_
     said = rf'Head {place[0]}.{place[1]} adds most to "{found["target"]["token"]}": without it (\S+) becomes '
     for command in (("masked",), ("explain", *MODEL), ("explain", *MODEL, "--next", "3")):
         screen = " ".join(told(*command, text).split())
-        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?(, for other words lose more)?\. ', screen)
+        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?(, for it helps other words more)?\. ', screen)
         assert len(lines) == 1, command
         assert bool(lines[0][2]) == (without["probability"] > found["probability"])
         assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)

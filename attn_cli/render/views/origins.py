@@ -112,7 +112,7 @@ def leaned(trace: Trace) -> Iterator[Say]:
         whole, left = map(share, found.probabilities)
         instead = "" if found.instead == found.word else f", behind {quoted(found.instead)}"
         head = f"Head {found.layer}.{found.head} adds most to {quoted(found.word)}"
-        rises = ", for other words lose more" * (found.probabilities[1] > found.probabilities[0])
+        rises = ", for it helps other words more" * (found.probabilities[1] > found.probabilities[0])
         yield Say(f"{head}: without it {whole} becomes {left}{instead}{rises}.")
 
 
