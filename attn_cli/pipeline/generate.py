@@ -68,6 +68,7 @@ class Sampling(NamedTuple):
     top_p: float | None = None
     seed: int = 0
     no_repeat: int | None = None
+    repetition_penalty: float | None = None
 
     def chances(self, logits: Array) -> Array:
         """Return the probabilities (V,) that tokens are drawn with: by temperature, then top_k, then top_p.
@@ -91,7 +92,22 @@ class Sampling(NamedTuple):
         named = zip(("temperature", "top-k", "top-p"), self, strict=False)
         told = [f"{name} {value}" for name, value in named if value is not None]
         once = f"no {self.no_repeat} tokens twice\n" * bool(self.no_repeat)
-        return f"drawn: {', '.join(told)}, seed {self.seed}\n" * bool(told) + once
+        less = f"repetition penalty {self.repetition_penalty}\n" * bool(self.repetition_penalty)
+        return f"drawn: {', '.join(told)}, seed {self.seed}\n" * bool(told) + less + once
+
+    def penalized(self, scores: Array, tokens: Sequence[int]) -> Array:
+        """Return the scores (V,), those of `tokens` divided by the penalty; a score below 0 is multiplied by it.
+
+        (Keskar et al. 2019, "CTRL", section 4.1, as transformers has it.)
+
+        >>> Sampling(repetition_penalty=2).penalized(np.array([4.0, -1.0, 3.0]), [0, 1, 0]).tolist()
+        [2.0, -2.0, 3.0]
+        """
+        penalty, found = self.repetition_penalty, scores.copy()
+        if penalty is not None:
+            written = [token for token in {*tokens} if token >= 0]
+            found[written] *= np.where(found[written] > 0, 1 / penalty, penalty)
+        return found
 
     def repeating(self, tokens: Sequence[int]) -> list[int]:
         """Return the tokens that would end a run of no_repeat tokens which `tokens` have already.
@@ -147,9 +163,10 @@ def generate(
         for number in range(count):
             logits, keys, weights = writer.look(written)
             check_finite(writer.name, logits)
-            shares, allowed = softmax(logits), logits.copy()
+            so_far = [*writer.read, *written]
+            shares, allowed = softmax(logits), sampling.penalized(logits, so_far)
             allowed[list(writer.never)] = -np.inf
-            again = sampling.repeating([*writer.read, *written])
+            again = sampling.repeating(so_far)
             if again and np.isfinite(np.delete(allowed, again)).any():
                 allowed[again] = -np.inf
             id_, chosen, chance = sampling.choose(allowed, random)

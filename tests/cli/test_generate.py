@@ -128,6 +128,11 @@ def test_chances_and_what_would_be_written_twice_are_those_of_transformers(asked
         scores = transformers.NoRepeatNGramLogitsProcessor(n)(torch.tensor([tokens]), torch.zeros(1, 6))[0]
         forbidden = torch.nonzero(torch.isinf(scores)).flatten().tolist()
         assert sorted({*Sampling(no_repeat=n).repeating(tokens)}) == forbidden != []
+        less = transformers.RepetitionPenaltyLogitsProcessor(n / 2.5)(
+            torch.tensor([tokens]), torch.tensor(logits)[None]
+        )
+        found = Sampling(repetition_penalty=n / 2.5).penalized(logits, [-1, *tokens])
+        np.testing.assert_allclose(found, less[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -140,6 +145,22 @@ def test_no_tokens_are_written_twice_in_one_order(n):
     spelled = [*map(str.lower, last["key_tokens"]), last["word"]]
     assert len(set(runs(spelled))) == len(runs(spelled)) > len(set(runs(steps(*asked[:3])[-1]["key_tokens"])))
     assert f"no {n} tokens twice" in here("generate", *asked, "-f", "table").out
+
+
+def test_a_penalty_makes_what_was_written_less_likely():
+    asked = [FOX, "--count", "24", "-f"]
+    often, less = [steps(*asked, "jsonl", *more) for more in ((), ("--repetition-penalty", "1.5"))]
+    distinct = [len({one["word"] for one in found}) for found in (often, less)]
+    assert distinct[1] > distinct[0] + 3
+    assert "repetition penalty 1.5" in here("generate", *asked, "table", "--repetition-penalty", "1.5").out
+    scores = np.array([2.0, -2.0, 0.0, 1.0])
+    assert Sampling(repetition_penalty=4).penalized(scores, [0, 1, 2, 0, -1]).tolist() == [
+        0.5,
+        -8.0,
+        0.0,
+        1.0,
+    ]
+    assert scores[0] == 2  # the probabilities that are told stay those of the model
 
 
 def test_where_every_token_would_come_again_all_may():

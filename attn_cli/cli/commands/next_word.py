@@ -164,6 +164,7 @@ FORMS = ("table", "jsonl", "page")
 FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
 TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
 TOP_P = "Draw among the likeliest tokens that have a probability of P together."
+PENALTY = "Divide the scores of tokens that stand in the text already by R."
 NO_REPEAT = "Write no N tokens that stand in the text already, in this order."
 
 
@@ -177,6 +178,7 @@ def generate(
     top_k: int | None = own("K", "Draw among the K likeliest tokens.", declare.ATTENTION, min=1),
     top_p: float | None = own("P", TOP_P, declare.ATTENTION, min=1e-6, max=1),
     no_repeat: int | None = own("N", NO_REPEAT, declare.ATTENTION, min=2),
+    repetition_penalty: float | None = own("R", PENALTY, declare.ATTENTION, min=1e-3, max=1e3),
     stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", declare.SHOWN),
     runners_up: int = own(
         "K", "Name the K likeliest other tokens.", declare.SHOWN, default=3, min=0, max=MOST_NEXT
@@ -198,7 +200,9 @@ def generate(
     from attn_cli.pipeline import for_page, generate as of_model
     from attn_cli.render.views.lens import written
 
-    sampling = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat)
+    sampling = of_model.Sampling(
+        sample_temperature, top_k, top_p, settings.seed, no_repeat, repetition_penalty
+    )
     terminal = view.terminal()
     with signals.raised(), of_model.open_writer(text, settings) as writer:
         for note in writer.notes:
