@@ -17,7 +17,7 @@ app.COMMANDS.update(
             "splice",
             "graft",
             "exchange",
-            "simple",
+            "stories",
             "widen",
             "leads",
             "pretrain",

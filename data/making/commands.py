@@ -281,24 +281,28 @@ def exchange(
     say(f"attn: wrote {visible(output)}: {count(made, 'sentence', 'sentences')}.")
 
 
-def simple(
+def stories(
     texts: list[str] = argument("TEXT...", "A sentence a line: plain, .gz or .xz."),
     output: str = own(
-        "FILE", "Where the lines go (.txt, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+        "FILE", "Where the stories go (.txt, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
     ),
+    times: int = own(
+        "N", "Stories that begin with each line that can begin one.", TRAINING, default=4, min=1
+    ),
+    seed: int = own("N", "Seed; the same gives the same stories.", TRAINING, default=0, min=0),
 ) -> None:
-    """Find the lines of running text that tell something in plain words, for `language` to learn to write.
+    """Make stories of lines of running text that fit, for `language` to learn whom he and she can be.
 
-    Example: python -m data.making simple corpus.txt.xz -o simple.txt.xz
+    Example: python -m data.making stories corpus.txt.xz -o stories.txt.xz
     """
     from attn_cli.errors import count
     from attn_cli.io.console import say
     from attn_cli.io.progress import Progress
-    from data.making.simple import simple_file
+    from data.making.stories import stories_file
 
     with Progress("attn:") as progress:
-        made = simple_file(texts, output, lambda done: progress.rate(done, "lines", None))
-    say(f"attn: wrote {visible(output)}: {count(made, 'line', 'lines')}.")
+        made = stories_file(texts, output, times, seed, lambda done: progress.rate(done, "lines", None))
+    say(f"attn: wrote {visible(output)}: {count(made, 'story', 'stories')}.")
 
 
 def widen(
