@@ -72,8 +72,13 @@ class LanguageText:
             self._spelled.append([self._places[name] for name in features(token) if name in self._places])
         return found
 
-    def read(self, paths: Sequence[str], most: int, report: StageReport) -> tuple[range, range]:
-        """Add the lines of these files up to so many tokens; return the numbers of those to learn, and held back."""
+    def read(
+        self, paths: Sequence[str], most: int, report: StageReport, made: str | None = None
+    ) -> tuple[range, range]:
+        """Add the lines of these files up to so many tokens; return the numbers of those to learn, and held back.
+
+        Those of the file `made` are neither where they would be held back.
+        """
         begun, first = time.monotonic(), len(self._ends) - 1
         held_back: dict[tuple[str, tuple[str, ...]], None] = {}
         read = 0
@@ -81,6 +86,8 @@ class LanguageText:
             for tokens, is_held_back in marked_lines(path):
                 if read >= most:
                     break
+                if is_held_back and path == made:
+                    continue
                 if is_held_back:
                     held_back[path, tokens] = None  # once, also of a file that is read more than once
                     continue

@@ -196,6 +196,11 @@ class LanguageTraining:
     pairs: float = share_of_lines(
         "Of the lines, the share that is read after the one before it in its file.", 0.1
     )
+    made: str | None = TRAINING(
+        "Of the texts, one whose sentences others have too: its held-back lines are not measured.",
+        metavar="FILE",
+        unset="none",
+    )
     bfloat16: bool = short_products()
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)

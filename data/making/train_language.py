@@ -28,6 +28,7 @@ from data.making.language_text import LanguageText
 from data.making.settings import LanguageTraining, check_before
 from data.making.state import State
 
+FILES = ("pretrained", "made")  # settings that name one
 KEPT = 100  # steps after which the parameters are copied, for an interrupt
 PARTS = 20  # in so many parts of the text the file is written once
 SCORING_SIZE = 2000  # tokens in a batch that is not learned from
@@ -52,7 +53,7 @@ class Trainer:
     ) -> None:
         self.settings, self.table, self.texts = settings, table, texts
         self.text = text = LanguageText(table, settings.endings, settings.corrected)
-        self.lines, self.held_back = text.read(texts, settings.words, report)
+        self.lines, self.held_back = text.read(texts, settings.words, report, settings.made)
         if not self.lines:
             raise InputError("There is no text in these files to learn from.")
         text.freeze()
@@ -90,13 +91,14 @@ class Trainer:
 
     def write(self, output: str) -> None:
         """Write the model as it is now."""
-        arrays, path = self.language.arrays(), self.settings.pretrained
+        arrays, settings = self.language.arrays(), asdict(self.settings)
         arrays[CASES] = self.cases
         arrays["start.names"] = np.frombuffer("\n".join(self.text.names).encode(), np.uint8)
         facts: dict[str, object] = {
             "trained_on": names_of_files(self.texts),
             "words": self.done,
-            "settings": asdict(self.settings) | {"pretrained": path and visible(Path(path).name)},
+            "settings": settings
+            | {name: path and visible(Path(path).name) for name in FILES for path in [settings[name]]},
             "held_back": {"perplexity": self.perplexity, "words": len(self.text.words(self.held_back))},
         }
         if before := self.language.before:
@@ -115,7 +117,7 @@ def train_file(
     With a treebank `dev`, heads are measured on it and named. An interrupt ends the training; what was learned until
     then is written, without names.
     """
-    check_before(settings, [*texts, *filter(None, [dev, settings.pretrained])], output)
+    check_before(settings, [*texts, *filter(None, [dev, settings.pretrained, settings.made])], output)
     sentences = read_treebank(dev) if dev else []
     table = open_table(embedding)
     if not isinstance(table, VectorTable):

@@ -122,9 +122,9 @@ def test_a_table_has_every_part_and_a_screen_what_a_head_adds_and_what_is_lost_w
 MISSED, MADE_UP = (f": what comes after it {what}." for what in ("misses it, too", "makes up for some"))
 LOST = [  # of the head without which most changes: what it adds, what is without it, what is told of those after it
     ([TEXT], ("+", "lost", MISSED)),
-    (["She said that she", "--target", "[unknown]"], ("-", "gained", MADE_UP)),
+    (["She told him that she", "--target", "[unknown]"], ("-", "gained", MADE_UP)),
     (["the king of"], ("+", "gained", ".")),
-    (["One of the", "--target", "[unknown]"], ("-", "lost", ".")),
+    (["She had a little", "--target", "[unknown]"], ("-", "lost", ".")),
 ]
 
 
@@ -212,8 +212,8 @@ def test_the_differences_are_of_the_words_that_the_model_says():
     for said, difference in ((first, "clean_difference"), (second, "corrupt_difference")):
         ratio = said[target].probability / said[against].probability
         assert found[difference] == pytest.approx(np.log(ratio), abs=1e-4)
-    other = record(*CAT, "--target", "floor", "--against", target)
-    assert (other["target"]["token"], other["against"]["token"]) == ("floor", target)
+    other = record(*CAT, "--target", "table", "--against", target)
+    assert (other["target"]["token"], other["against"]["token"]) == ("table", target)
 
 
 def test_equal_differences_have_no_share_and_where_the_stream_brings_nothing_only_heads_are_named():
@@ -232,14 +232,15 @@ def test_equal_differences_have_no_share_and_where_the_stream_brings_nothing_onl
 
 
 def test_the_screen_names_the_strongest_sites_and_reckons_one_by_hand():
-    found, out = record(*CAT), " ".join(here("patch", *CAT, env={"COLUMNS": "80"}).out.split())
+    texts = CAT[0], "The cat lay on the"
+    found, out = record(*texts), " ".join(here("patch", *texts, env={"COLUMNS": "80"}).out.split())
     shares = np.array(found["recovered"]["heads"])
     layer, head = np.unravel_index(shares.argmax(), shares.shape)
     strongest = rf"of the heads, with head {layer}\.{head} .*{shares.max():.3f}"
     assert re.search(strongest.replace("0.", r"\."), out)
     number = r"([+-]\d*\.\d{4})"
     said = re.search(
-        rf'By hand: corrupt {number}, with "sat/slept" before layer 1 {number}, clean {number}\. '
+        rf'By hand: corrupt {number}, with "sat/lay" before layer 1 {number}, clean {number}\. '
         rf"{number} of {number} comes back: (\d?\.\d+)\.",
         out,
     )

@@ -42,9 +42,9 @@ def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_mea
     words, facts = 0, stack.facts
     while facts is not None:  # of what it learned last and of all that it learned before
         words, facts = words + facts["words"], facts.get("pretrained_on")
-    assert stack.facts["held_back"]["perplexity"] < 95 and words >= 70_000_000
+    assert stack.facts["held_back"]["perplexity"] < 122 and words >= 68_500_000
     found = perplexity(stack, vectors(), [text.split() for text in SENTENCES], lambda stage: None)
-    assert found.perplexity < 16.5 and found.unknown == 0
+    assert found.perplexity < 15 and found.unknown == 0
 
 
 def test_words_that_are_ahead_change_nothing_before_them():

@@ -20,6 +20,7 @@ from attn_cli.models.encoder import causal, matrix_of
 from attn_cli.models.model_file import CASES, EXPONENTS, quantized, read_model
 from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import embed
+from data.making.corpus import HELD_BACK
 from data.making.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
 from data.making.settings import LanguageTraining
 from data.making.tests.running import COMMAND, making
@@ -155,6 +156,17 @@ def test_no_gradient_reaches_a_word_from_a_place_before_it(trained, folder, torc
         (slope,) = torch.autograd.grad(H[0, place].sum() + (H[0, place] ** 2).sum(), learner.vectors)
         reached = slope.abs().sum(1)[text.rows[text.line(0)]] > 0
         assert reached.tolist() == [True] * (place + 1) + [False] * (7 - place)
+
+
+def test_nothing_is_measured_of_a_text_whose_sentences_others_have(tmp_path):
+    texts = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    for path in texts:
+        Path(path).write_text(f"The cat sat in {Path(path).name}.\n" * (HELD_BACK + 5))
+    sizes = []
+    for made in (None, texts[1]):
+        text = LanguageText(bundled(), 10, 0)
+        sizes.append([*map(len, text.read(texts, 10**6, silent, made))])
+    assert sizes == [[2 * HELD_BACK + 8, 2], [2 * HELD_BACK + 8, 1]]  # and it is not learned either
 
 
 def test_lines_are_read_after_the_one_before_or_said_twice_and_each_is_learned_from_once(folder):
