@@ -105,7 +105,7 @@ class Sampling(NamedTuple):
         """
         penalty, found = self.repetition_penalty, scores.copy()
         if penalty is not None:
-            written = [token for token in {*tokens} if token >= 0]
+            written = [token for token in {*tokens} if 0 <= token < len(scores)]
             found[written] *= np.where(found[written] > 0, 1 / penalty, penalty)
         return found
 

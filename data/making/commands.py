@@ -287,7 +287,7 @@ def stories(
         "FILE", "Where the stories go (.txt, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
     ),
     times: int = own(
-        "N", "Stories that begin with each line that can begin one.", TRAINING, default=4, min=1
+        "N", "Stories, at most, that begin with each line that can begin one.", TRAINING, default=4, min=1
     ),
     seed: int = own("N", "Seed; the same gives the same stories.", TRAINING, default=0, min=0),
 ) -> None:

@@ -77,7 +77,7 @@ class LanguageText:
     ) -> tuple[range, range]:
         """Add the lines of these files up to so many tokens; return the numbers of those to learn, and held back.
 
-        Those of the file `made` are neither where they would be held back.
+        Lines of the file `made` that would be held back are dropped.
         """
         begun, first = time.monotonic(), len(self._ends) - 1
         held_back: dict[tuple[str, tuple[str, ...]], None] = {}

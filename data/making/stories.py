@@ -1,9 +1,10 @@
 """Stories made of lines that do not know each other: for a small model to learn whom *he* and *she* can be.
 
-Where lines are shuffled, none goes on where another ends. Here a plain line about what was is followed by others whose
-*he*, *she*, *they* and *I* are somebody: a man, a woman, people or the teller named before them, in the line or in the
-story. Of a number of such lines, drawn at random, one of those that are most like the story comes next, by the cosine
-of sums of word vectors, each of which counts more the rarer the word is. The more abstract lines are left out.
+Where lines are shuffled, none goes on where another ends. Here a plain line about what was is followed by others
+whose *he*, *she*, *they* and *I* are somebody, and *it* something: a man, a woman, people, the teller or a thing
+named before them, in the line or in the story. Of a number of such lines, drawn at random, one of those that are most
+like the story comes next, by the cosine of sums of word vectors, each of which counts more the rarer the word is. The
+more abstract lines are left out.
 
 Likeness to a few words tells concrete from abstract ones: Turney et al. 2011, "Literal and Metaphorical Sense
 Identification through Concrete and Abstract Context". What small models learn from plain stories: Eldan and Li 2023,
@@ -271,7 +272,7 @@ class Stories:
 
 
 def stories(texts: Sequence[str], times: int, seed: int, report: Report) -> list[str]:
-    """Return stories of the lines of these texts in random order: so many begin with each line that can begin one."""
+    """Return stories of the lines of these texts in random order: at most so many begin with each line that can."""
     table = open_table("word2vec")
     assert isinstance(table, VectorTable)
     made, draw = Stories(concrete(told_lines(texts, report), table), table), np.random.default_rng(seed)

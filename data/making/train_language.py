@@ -118,6 +118,8 @@ def train_file(
     then is written, without names.
     """
     check_before(settings, [*texts, *filter(None, [dev, settings.pretrained, settings.made])], output)
+    if settings.made not in (None, *texts):
+        raise UsageError("It is none of the texts.", option="--made")
     sentences = read_treebank(dev) if dev else []
     table = open_table(embedding)
     if not isinstance(table, VectorTable):

@@ -164,7 +164,7 @@ FORMS = ("table", "jsonl", "page")
 FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
 TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
 TOP_P = "Draw among the likeliest tokens that have a probability of P together."
-PENALTY = "Divide the scores of tokens that stand in the text already by R."
+PENALTY = "Make tokens that stand in the text already less likely, with R above 1."
 NO_REPEAT = "Write no N tokens that stand in the text already, in this order."
 
 

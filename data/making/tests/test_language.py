@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.language_score import PATTERNS, perplexity
 from attn_cli.models.encoder import causal, matrix_of
@@ -166,6 +166,15 @@ def test_nothing_is_measured_of_a_text_whose_sentences_others_have(tmp_path):
     for made in (None, texts[1]):
         text = LanguageText(bundled(), 10, 0)
         sizes.append([*map(len, text.read(texts, 10**6, silent, made))])
+    with pytest.raises(UsageError, match="none of the texts"):
+        train_file(
+            texts[:1],
+            str(tmp_path / "c.safetensors"),
+            None,
+            "word2vec",
+            LanguageTraining(made=texts[1]),
+            silent,
+        )
     assert sizes == [[2 * HELD_BACK + 8, 2], [2 * HELD_BACK + 8, 1]]  # and it is not learned either
 
 
