@@ -27,22 +27,27 @@ DETERMINERS = frozenset(  # not "that", which is more often something else
 )
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, each once.
+
+    >>> sorted(words_of("a an a"))
+    ['a', 'an']
+    """
     return frozenset(text.split())
 
 
 # After a noun these begin something else: "the ship sank" may be a compound's beginning, "the ship was" is none.
-FOLLOWERS = _words(
+FOLLOWERS = words_of(
     "was is had has would could will can may might must did does be been being not n't 's , . ; ) -- — and but or to "
     "that than which as when if because so until before after while for in on at with from by into onto over under "
     "through without within during again away back down up out off"
 )
 # After 's these say that it is a verb: "the ship 's been lost".
-VERB_AFTER = _words(
+VERB_AFTER = words_of(
     "been not a an the this that no never also now very so too just only going being got become"
 )
 # For these *it* does not stand: people, several things, and what names no thing alone.
-NOT_IT = _words(
+NOT_IT = words_of(
     "man woman boy girl child king queen prince princess emperor lord lady knight gentleman master servant father "
     "mother son daughter brother sister husband wife president captain general officer soldier judge priest bishop "
     "pope doctor teacher student author poet artist farmer speaker user person patient baby director victim writer "

@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_cli.learn.treebank import read_treebank
 from data.making.corpus import lines
-from data.making.make_passages import NOT_IT, VERB_AFTER, Passages, write_passages
+from data.making.make_passages import NOT_IT, VERB_AFTER, Passages, words_of, write_passages
 
 LONGEST_TEXT = 80
 LONGEST_LINE, LONGEST_CLAUSE, SHORTEST_CLAUSE = 18, 11, 2  # tokens
@@ -32,45 +32,43 @@ TIMES = {
 }  # how often a clause is used, by what it says of the thing
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-DEFINITE = _words("the this that my our his her their your its these those")
-DETERMINERS = DEFINITE | _words("a an some any no every each another two three several many")
-AFTER_NOUN = _words(
+DEFINITE = words_of("the this that my our his her their your its these those")
+DETERMINERS = DEFINITE | words_of("a an some any no every each another two three several many")
+AFTER_NOUN = words_of(
     "was were is are had has have would could will can may might must did do does , . ; : ! ? ) and but or to that "
     "than which as when if because so until before after while for in on at with from by into onto over under through"
 )
-IS = _words("was were is are 's looked seemed became looks seems becomes felt feels grew got remained")
-AUXILIARY = _words("had has have would could will can may might must did do does should shall")
-ADVERBS = _words(
+IS = words_of("was were is are 's looked seemed became looks seems becomes felt feels grew got remained")
+AUXILIARY = words_of("had has have would could will can may might must did do does should shall")
+ADVERBS = words_of(
     "too very so quite still always never not n't now also more most all rather already been being just"
 )
-OPENERS = _words(
+OPENERS = words_of(
     "because since as so but and until when while if although though where before after unless for or"
 )
 ENDS = frozenset(",;:.!?—-()[]\"'“”‘’…") | {"--"}
-HE = _words(
+HE = words_of(
     "man boy king prince emperor lord gentleman father son brother husband uncle nephew pope duke monk knight"
 )
-SHE = _words("woman girl queen princess lady mother daughter sister wife aunt niece nurse widow nun duchess")
-PERSONS = (NOT_IT - _words(
+SHE = words_of(
+    "woman girl queen princess lady mother daughter sister wife aunt niece nurse widow nun duchess"
+)
+PERSONS = (NOT_IT - words_of(
     "one other latter former same first second last next most whole time day morning evening night year month week "
     "dozen hundred thousand pair couple majority rest men women children people police cattle folk gentlemen feet "
     "teeth mice geese oxen sheep deer"
-)) | HE | SHE | _words(
+)) | HE | SHE | words_of(
     "fellow child pilot clerk thief actor actress merchant architect engineer scientist painter composer manager "
     "coach chief detective hunter fisherman peasant captive victor winner candidate employee employer customer buyer "
     "seller worker boss landlord tenant gardener butcher baker tailor shepherd warrior rider chairman musician critic "
     "witness lawyer attorney mayor senator editor journalist reporter professor scholar philosopher surgeon physician"
 )  # fmt: skip
-NO_THING = _words(
+NO_THING = words_of(
     "one other latter former same first second last next most whole time day morning evening night year month week "
     "dozen hundred thousand pair couple majority rest lot number kind sort way fact thing part case end side hand "
     "moment hour minute matter reason question point place"
 )
-MANY = _words("men women children people mice geese oxen feet teeth wolves leaves thieves wives knives")
+MANY = words_of("men women children people mice geese oxen feet teeth wolves leaves thieves wives knives")
 FORMS = {
     "it": ("it", "it", "its"), "they": ("they", "them", "their"), "he": ("he", "him", "his"),
     "she": ("she", "her", "her"),

@@ -26,16 +26,11 @@ import numpy as np
 from attn_cli.errors import refuse_input
 from attn_cli.io.atomic import creatable, written
 from attn_cli.io.files import packed_lines
-from attn_cli.text.tokenize import tokenize
+from attn_cli.text.tokenize import FORMS, tokenize
 from attn_cli.vectors import VectorTable
 from attn_cli.vectors.lookup import open_table
 from data.making.corpus import HELD_BACK, STRAIGHT, UNKNOWN, WordRows
-from data.making.make_passages import compressed, refuse_own
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
+from data.making.make_passages import compressed, refuse_own, words_of
 
 HE, SHE, THEY, I, IT = 1, 2, 4, 8, 16  # noqa: E741
 PEOPLE = {
@@ -47,20 +42,22 @@ PEOPLE = {
     THEY: "men women boys girls people children parents brothers sisters friends soldiers servants sons daughters "
     "ladies gentlemen guests neighbors neighbours sailors strangers couple family crowd guards workers villagers",
 }
+KIND_OF_NOUN = {word: kind for kind, some in PEOPLE.items() for word in some.split()}
 PRONOUNS = {
-    HE: "he him his himself",
-    SHE: "she her hers herself",
-    THEY: "they them their theirs themselves",
-    I: "i me my mine myself",
-    IT: "it its itself",
+    HE: FORMS["he"],
+    SHE: FORMS["she"],
+    THEY: FORMS["they"],
+    I: ["i", "me", "my", "mine", "myself"],
+    IT: FORMS["it"],
 }
-DEFINITE = _set("the this that these those")
-DETERMINERS = DEFINITE | _set("a an my his her their another no some any every one two three many")
-BEGINS_NOTHING = _set(
+KIND_OF_PRONOUN = {form: kind for kind, forms in PRONOUNS.items() for form in forms}
+DEFINITE = words_of("the this that these those")
+DETERMINERS = DEFINITE | words_of("a an my his her their another no some any every one two three many")
+BEGINS_NOTHING = words_of(
     "and but so then or nor yet this that these those such it they here there thus therefore"
 )
 # Of the present, or said by somebody to somebody.
-NOT_TOLD = _set(
+NOT_TOLD = words_of(
     "i'm i'd i've i'll we'll you'll he'll she'll we're you're we us our ours ourselves you your yours yourself ye "
     "thou thy thee is are am 's isn't aren't it's he's she's that's there's what's who's they're has hasn't does "
     "doesn't do don't will won't shall can can't cannot may must let let's 'll n't says other others ones this "
@@ -68,14 +65,16 @@ NOT_TOLD = _set(
     "appointment yes please sorry thanks ok okay hi hello movie bus buses reserve reserved rental taxi cab "
     "confirm event hotel restaurant flight"
 )
-PAST = _set(
+PAST = words_of(
     "was were had did could went came saw took gave got made found felt knew thought told heard kept left stood sat "
     "ran began brought held lay lost met put rose sent spoke fell grew drew led threw wrote ate drank slept woke rode "
     "shook caught bought broke built hung swung sang paid won read turned"
 )
-NO_PAST = _set("need bed red hundred indeed seed feed deed speed shed weed reed sacred wicked naked blessed")
-AFTER_HER = _set(". , and or to with in at on for from as by into that when if again so")
-BEFORE_HAVE = _set("would could should might to not")
+NO_PAST = words_of(
+    "need bed red hundred indeed seed feed deed speed shed weed reed sacred wicked naked blessed"
+)
+AFTER_HER = words_of(". , and or to with in at on for from as by into that when if again so")
+BEFORE_HAVE = words_of("would could should might to not")
 CONCRETE = (
     "door table hand tree river dog house window horse bread fire walked ran sat opened looked "
     "garden water boat road"
@@ -91,7 +90,7 @@ SHORTEST, LONGEST = 5, 16  # tokens of a line
 MOST = 62  # of a story
 FEWEST = 3  # lines of a story
 DRAWN, BEST = 250, 6  # lines that may come next, and how many of them are the most like
-MOST_USED = 15  # times that a line comes after others, all stories together
+MOST_USED = 15  # times that a line comes after others, in all stories
 MOST_ALIKE = 0.85  # cosine: what is more alike says the same
 RARE = 5.0  # log of one over its share, from which on a word is said once in a story
 RARELY = 0.002  # share of the words, below which one tells how concrete a line is
@@ -99,13 +98,6 @@ NAME = 0.5  # a first word is one that elsewhere has a capital in more than half
 
 Report = Callable[[int], None]
 Tokens = tuple[str, ...]
-
-
-def _kinds(words: dict[int, str]) -> dict[str, int]:
-    return {word: kind for kind, some in words.items() for word in some.split()}
-
-
-KIND_OF_NOUN, KIND_OF_PRONOUN = _kinds(PEOPLE), _kinds(PRONOUNS)
 
 
 def lines(path: str) -> Iterator[tuple[str, Tokens]]:

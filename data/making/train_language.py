@@ -91,14 +91,14 @@ class Trainer:
 
     def write(self, output: str) -> None:
         """Write the model as it is now."""
-        arrays, settings = self.language.arrays(), asdict(self.settings)
+        arrays, settings = self.language.arrays(), self.settings
+        named = {name: visible(Path(path).name) for name in FILES if (path := getattr(settings, name))}
         arrays[CASES] = self.cases
         arrays["start.names"] = np.frombuffer("\n".join(self.text.names).encode(), np.uint8)
         facts: dict[str, object] = {
             "trained_on": names_of_files(self.texts),
             "words": self.done,
-            "settings": settings
-            | {name: path and visible(Path(path).name) for name in FILES for path in [settings[name]]},
+            "settings": asdict(settings) | named,
             "held_back": {"perplexity": self.perplexity, "words": len(self.text.words(self.held_back))},
         }
         if before := self.language.before:
@@ -117,7 +117,7 @@ def train_file(
     With a treebank `dev`, heads are measured on it and named. An interrupt ends the training; what was learned until
     then is written, without names.
     """
-    check_before(settings, [*texts, *filter(None, [dev, settings.pretrained, settings.made])], output)
+    check_before(settings, [*texts, *filter(None, [dev, settings.pretrained])], output)
     if settings.made not in (None, *texts):
         raise UsageError("It is none of the texts.", option="--made")
     sentences = read_treebank(dev) if dev else []
