@@ -1,5 +1,6 @@
 """The documentation is up to date, complete and true; `python -m tests.docs --write` brings it there."""
 
+import importlib.util
 import json
 import os
 import re
@@ -28,13 +29,10 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-# `python -m tests.docs`, a step of CI, runs every page; these are run with the tests as well.
-AT_ONCE = sorted({"README.md", "docs/reference.md", "docs/contributing.md", "docs/check.md"} & {*PAGES})
-
-
-@pytest.mark.parametrize("name", AT_ONCE)
-@like_cases
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_shows_what_the_commands_print_today(name: str) -> None:
+    if name == "docs/models.md" and importlib.util.find_spec("transformers"):
+        pytest.skip("With transformers, `attn check` says more than the page shows.")
     assert docs.stale(PAGES[name]) == "", "Run: python -m tests.docs --write"
     if name != "docs/reference.md" and docs.no_jq(PAGES[name].read_text(encoding="utf-8")):
         pytest.skip("jq is not installed: commands that pipe to it were not run.")
