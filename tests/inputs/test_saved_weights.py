@@ -170,9 +170,6 @@ def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(at):
         assert said in refused(saved("a.json", ran.out or ran.err))
 
 
-# Arrays: their axes, layers, heads, batches
-
-
 @pytest.mark.parametrize("suffix", [".npy", ".json", ".npz", ".safetensors"])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 3), (3, 2, 3, 3), (3, 1, 2, 3, 3)], ids=str)
 def test_the_axes_are_layers_heads_queries_keys(shape, suffix, at):
@@ -233,9 +230,6 @@ def test_standard_input_may_be_binary():
     close(read(ran.out)["weights"], weights[1])
     ran = attn("show", input='{"weights": [[0.25, 0.75]], "tokens": ["a"], "context_tokens": ["b", "c"]}')
     assert ran.code == 0 and ".250 .750" in ran.out
-
-
-# Refused: one line, with the place and the way out
 
 
 def test_a_pickle_is_never_read(at):

@@ -1,5 +1,6 @@
 """The terminal: messages, bars, and keys; and what a fault of a command that writes leaves."""
 
+import contextlib
 import io
 import json
 import os
@@ -29,11 +30,9 @@ vectors info {PATH}
 def test_a_message_on_a_terminal_is_broken_between_words_only(args, columns):
     whole = attn(*args)
     assert whole.code and whole.err.count("\n") == 1, "in a pipe it is one line"
-    shown = terminal(*args, columns=columns)
-    assert shown.code == whole.code
-    lines = shown.out.splitlines()
-    assert " ".join(line.strip() for line in lines) == whole.err.strip()
-    assert all(len(line) <= columns or " " not in line.strip() for line in lines)
+    code, out, _ = terminal(*args, columns=columns)
+    assert (code, " ".join(map(str.strip, out.splitlines()))) == (whole.code, whole.err.strip())
+    assert all(len(line) <= columns or " " not in line.strip() for line in out.splitlines())
 
 
 def test_columns_beat_the_terminal_and_count_for_nothing_in_a_pipe_an_error_object_stays_one_line_a_note_is_broken():
@@ -64,20 +63,16 @@ class Screen(io.StringIO):
     encoding, isatty, fileno = "utf-8", lambda self: True, lambda self: 1
 
 
-@pytest.mark.parametrize(
-    ("whole", "said"), [(10, " 25 %"), (400, " 25 %, 5:00 left"), (8000, "1:40:00 left")]
-)
-def test_the_bar_of_long_work_tells_the_time_that_is_left(whole, said, monkeypatch):
-    now, screen = [0.0], Screen()
-    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+@pytest.mark.parametrize("quarter, said", [(2.5, ""), (100, ", 5:00 left"), (2000, ", 1:40:00 left")])
+def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeypatch):
+    screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress, "monotonic", lambda: 0.0)
     with progress.Progress("Work") as report:
         report(0)
-        now[0] = whole / 4
+        monkeypatch.setattr(progress, "monotonic", lambda: quarter)
         report(0.25)
-        shown = screen.getvalue()
-    assert said in shown
-    assert ("left" in shown) == (whole > 20)
+        assert f" 25 %{said}" in screen.getvalue() and (said or "left" not in screen.getvalue())
     assert screen.getvalue().endswith("\r"), "the bar goes"
 
 
@@ -85,24 +80,28 @@ def test_the_bar_of_long_work_tells_the_time_that_is_left(whole, said, monkeypat
 def own_terminal(monkeypatch):
     """A terminal of its own in the place of /dev/tty and of standard output."""
     ours, its = pty.openpty()
-    real = os.open
-    monkeypatch.setattr(
-        os, "open", lambda path, *more: os.dup(its) if path == "/dev/tty" else real(path, *more)
-    )
+
+    def opened(path, *more, real=os.open):
+        return os.dup(its) if path == "/dev/tty" else real(path, *more)
+
+    monkeypatch.setattr(os, "open", opened)
     yield
     os.close(ours)
     os.close(its)
 
 
+@contextlib.contextmanager
+def handling(number, act):
+    before = signal.signal(number, lambda number, frame: act())
+    yield
+    signal.signal(number, before)
+
+
 def test_a_signal_that_comes_before_the_wait_for_a_key_ends_the_wait(own_terminal):
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
-    try:
-        with RawTerminal() as screen:
-            assert screen.key(0) is None
-            os.kill(os.getpid(), signal.SIGUSR1)  # handled here and now, before anybody waits
-            assert screen.key(5) == REDRAW
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with handling(signal.SIGUSR1, lambda: None), RawTerminal() as screen:
+        assert screen.key(0) is None
+        os.kill(os.getpid(), signal.SIGUSR1)  # handled here and now, before anybody waits
+        assert screen.key(5) == REDRAW
     assert signal.set_wakeup_fd(-1) == -1, "it is as it was"
 
 
@@ -114,13 +113,9 @@ def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_termina
         os.kill(os.getpid(), signal.SIGTERM)  # as a process manager's, at the end of a talk
 
     screen = RawTerminal(second_screen=True)
-    before = signal.signal(signal.SIGTERM, lambda number, frame: screen._give_back())
-    try:
-        with screen:
-            monkeypatch.setattr(screen.screen, "write", write)
-        assert len(sent) == 1
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handling(signal.SIGTERM, screen._give_back), screen:
+        monkeypatch.setattr(screen.screen, "write", write)
+    assert len(sent) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")

@@ -1,5 +1,6 @@
 """A matrix from CSV or TSV: with labels or without, as spreadsheets, pandas, NumPy and attn itself write it."""
 
+import contextlib
 import json
 import random
 import string
@@ -13,7 +14,7 @@ from attn_cli.inputs.csv_matrix import read_sheet
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from tests.shell import here
+from tests.shell import here, told
 from tests.thorough import often
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
@@ -50,15 +51,12 @@ def test_a_matrix_is_read_with_or_without_labels(sheet, file):
     assert (found[0].tolist(), found[1], found[2]) == (NUMBERS, rows, columns)
 
 
-def test_a_tsv_is_separated_by_tabs_whatever_its_words_hold(file):
+def test_a_tsv_is_separated_by_tabs_and_what_a_mask_leaves_is_no_number_and_no_corner(file):
     matrix, rows, columns = read_csv(file("\ta,b\tc;d\nx,y\t0.5\t-1\nz\t2\t0,25\n", "m.tsv"))
     assert (matrix.tolist(), rows, columns) == ([[0.5, -1], [2, 0.25]], ["x,y", "z"], ["a,b", "c;d"])
-
-
-def test_what_a_mask_leaves_is_no_number_and_no_corner(file):
     matrix, rows, _ = read_csv(file("a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\n", "m.csv"))
     np.testing.assert_array_equal(matrix, [[1, np.nan], [np.nan, 0.5], [np.nan, np.nan], [-np.inf, np.nan]])
-    assert rows == ["a", "b", "c", "d"]
+    assert rows == [*"abcd"]
     matrix, rows, columns = read_csv(file(",0.25,0.75\n,,1\n", "m.csv"))
     assert (matrix.shape, rows, columns) == ((2, 3), None, None)
 
@@ -89,13 +87,11 @@ def test_any_text_is_a_matrix_or_is_refused(file):
     alphabet = '0123456789.,;-e"\n\t a' + string.ascii_letters[:3] + "é\x00'"
     for _ in range(often(3000)):
         text = "".join(draw.choices(alphabet, k=draw.randint(0, 25)))
-        try:
+        with contextlib.suppress(InputError):
             matrix, rows, columns = read_csv(file(text, "m.csv"))
-        except InputError:
-            continue
-        assert matrix.ndim == 2 and matrix.size
-        assert rows is None or len(rows) == len(matrix)
-        assert columns is None or len(columns) == matrix.shape[1]
+            assert matrix.ndim == 2 and matrix.size
+            assert rows is None or len(rows) == len(matrix)
+            assert columns is None or len(columns) == matrix.shape[1]
 
 
 def test_numbers_may_be_kept_as_they_are_written(file):
@@ -132,12 +128,9 @@ def test_an_archive_is_told_by_its_content_a_file_may_not_be_there_and_an_empty_
 
 
 def test_links_of_a_long_text_tell_their_places():
-    words = ["she", "likes", "tea"] * 340
-    head, *rows = here("self", " ".join(words), "-e", "random", "--top", "1", "-f", "csv").out.splitlines()
-    links = json.loads(here("self", " ".join(words), "-e", "random", "--top", "1", "-f", "json").out)["links"]
-    assert head == "query,key,weight,query_row,key_column"
-    assert [row.split(",") for row in rows] == [
-        [words[i], words[j], repr(weight), str(i), str(j)] for i, j, weight in links
-    ]
-    short = here("self", "she likes tea", "-e", "random", "--top", "1", "-f", "csv").out
-    assert short.startswith("query,key,weight\n")
+    words, of = ["she", "likes", "tea"] * 340, ("-e", "random", "--top", "1")
+    links = json.loads(here("self", " ".join(words), *of, "-f", "json").out)["links"]
+    expected = [f"{words[i]},{words[j]},{weight!r},{i},{j}" for i, j, weight in links]
+    shown = here("self", " ".join(words), *of, "-f", "csv").out.splitlines()
+    assert shown == ["query,key,weight,query_row,key_column", *expected]
+    assert told("self", "she likes tea", *of, "-f", "csv").startswith("query,key,weight\n")

@@ -107,9 +107,6 @@ def test_a_checked_stream_takes_what_was_taken_in_parts_and_nothing_is_an_error_
     os.close(ours)
 
 
-# Files
-
-
 def test_a_link_that_leads_to_itself_is_refused_and_kept(at):
     os.symlink("loop", "loop")
     ran = attn("self", "a b", "-f", "json", "-o", "loop")
@@ -183,9 +180,6 @@ def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monk
     with pytest.raises(OSError, match="is written, but its folder cannot be synced"), written("x") as stream:
         stream.write(b"new")
     assert Path("x").read_bytes() == b"new"
-
-
-# Signals
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -263,9 +257,6 @@ def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
     assert shown.endswith(b"\r") and not shown.rstrip(b"\r").rsplit(b"\r", 1)[-1].strip()
 
 
-# Limits
-
-
 def test_a_long_word_and_a_long_text_are_refused_before_they_hurt_and_a_long_word_takes_little_memory(at):
     ran = attn("self", "-e", "random", input="a" * 1_000_001)
     assert ran.code == 65 and "Token 0 (aaaaaaaaaaaaaaaaaaaa...) has more than 1,000,000 bytes." in ran.err
@@ -299,12 +290,6 @@ def test_too_little_memory_is_71_in_one_line(limit, line):
     ran = shell(f"ulimit -v {limit * 1024}; attn {line}")
     assert ran.code == 71 and ran.err.count("\n") == 1
     assert "There is not enough memory for this." in ran.err
-
-
-# Messages
-
-
-# Many at once
 
 
 def test_sixteen_processes_import_remove_and_look_up_one_name(own, file):

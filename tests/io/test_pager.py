@@ -39,9 +39,6 @@ def on_stage(*args, rows=24, **env):
         return code, shown
 
 
-# What goes through it
-
-
 @pytest.mark.parametrize("variable", ["ATTN_PAGER", "PAGER"])
 def test_a_long_screen_goes_through_the_pager_that_a_variable_names(pager, variable):
     assert on_stage(*LONG, **{variable: pager}) == (0, "paged\n")
@@ -95,9 +92,6 @@ def test_a_pipe_and_a_pause_get_no_pager(pager):
         stage.count()
         stage.press("G", "q")
         assert stage.code() == 0 and b"paged" not in stage.shown
-
-
-# Which one, and how
 
 
 def test_less_is_told_to_show_colours_and_the_encoding_and_else_obeys_its_user(pager):
@@ -154,9 +148,6 @@ def test_what_is_shown_is_never_run_and_no_file_of_settings_names_a_pager_and_me
     Path("attn.toml").write_text("precision = 2\n")
     code, shown = on_stage(*LONG, ATTN_PAGER=pager)
     assert code == 0 and "paged\n" in shown and "settings from attn.toml: precision." in shown
-
-
-# What the pager does
 
 
 def test_who_has_seen_enough_quits_and_nothing_breaks():

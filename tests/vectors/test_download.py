@@ -232,9 +232,6 @@ def python(code, **env):
     return done.returncode, done.stdout, done.stderr
 
 
-# What is downloaded
-
-
 @pytest.mark.parametrize("reader", [READER, None])
 def test_what_was_downloaded_is_byte_equal_alone_in_its_folder_and_never_run(mirror, reader):
     if reader is None:  # vectors without code for gensim
@@ -284,9 +281,6 @@ def test_a_proxy_and_a_mirror_in_a_folder_that_ends_in_a_slash_are_used(mirror, 
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("ATTN_MIRROR", "http://gensim-data.invalid")
     assert download(NAME).read_bytes() == DATA
-
-
-# What is there already
 
 
 @pytest.mark.parametrize("there", [None, DATA, DATA[:1000]])
@@ -352,9 +346,6 @@ def test_to_look_for_a_model_asks_no_network_and_loads_nothing_for_it(mirror):
     assert out.splitlines() == [f"{folder() / NAME / NAME}.gz None ['{NAME}']", "['numpy']"]
 
 
-# Stopped and gone on with
-
-
 HALF_ON, WHOLE = f"bytes={HALF}-", None
 ANEW = [WHOLE, HALF_ON, WHOLE]
 
@@ -410,9 +401,6 @@ def test_killed_at_any_step_there_is_no_file_and_the_next_call_goes_on(mirror, s
     assert names(folder()) == [NAME, "information.json"]
 
 
-# Many at once
-
-
 def test_the_second_of_two_says_that_it_waits_and_uses_the_file_of_the_first(mirror):
     mirror.acts[GZ] = pause
     said = threading.Event()
@@ -436,9 +424,6 @@ def test_wrong_content_is_deleted_aloud_also_on_a_system_without_file_locks(mirr
     assert names(folder()) == []
     mirror.files[GZ] = DATA
     assert download(NAME).read_bytes() == DATA
-
-
-# Where it may not go
 
 
 @pytest.mark.parametrize("path", [LIST, GZ])
@@ -478,9 +463,6 @@ def test_a_mirror_that_is_no_http_address_is_a_bad_setting(mirror, monkeypatch, 
     assert isinstance(error, ConfigError) and error.code == 78 and "secret" not in error.message
 
 
-# The network fails
-
-
 CODES = (204, 206, 304, 400, 401, 403, 404, 407, 416, 429, 500, 503)
 NO_INDEX = [b"", b"<html>", b"\xff\xfe", b"[]", b"3", b'"models"', b"null", b"{}", b'{"models": []}']
 NO_INDEX += [b"[" * 100_000, b"1" * 10_000, b'{"models": null}', b'{"models": {"a": ']
@@ -509,9 +491,6 @@ def test_a_server_that_fails_is_named_with_the_cause(mirror, monkeypatch, path, 
         assert "kept" in error.hint
     elif act in (endless, silent, promising) or path == INIT:
         assert not folder().exists() or names(folder()) == []
-
-
-# The disk fails
 
 
 def test_a_full_disk_is_told_before_all_is_fetched_and_only_what_is_missing_needs_room(mirror, monkeypatch):
@@ -547,9 +526,6 @@ def test_a_folder_that_cannot_be_made_or_a_place_that_is_taken_is_told(mirror, t
     assert refused().code == code
 
 
-# Names
-
-
 @pytest.mark.parametrize("name", ["qqqqqq", "", "../etc", "\x1b[31m", "x" * 5000, "glove-tyni-5", "text8"])
 def test_a_name_that_is_not_there_is_answered_with_near_ones_or_with_some(mirror, name):
     mirror.lists(index(**{name: entry() for name in (NAME, "glove-tiny-50", "word2vec-x", "fasttext")}))
@@ -559,9 +535,6 @@ def test_a_name_that_is_not_there_is_answered_with_near_ones_or_with_some(mirror
     if name == "glove-tyni-5":
         assert "glove-tiny-50" in error.hint and "fasttext" not in error.hint
     assert "text8" not in fetch_index().packages
-
-
-# The index
 
 
 def test_the_catalogue_says_what_the_index_says_safe_and_short_and_else_none_or_nothing(mirror):
@@ -607,9 +580,6 @@ def test_without_a_mirror_the_addresses_are_those_of_gensim(monkeypatch):
     assert theirs == (gensim_data.INDEX_URL, gensim_data.FILES_URL)
     monkeypatch.delenv("GENSIM_DATA_DIR", raising=False)
     assert str(folder()) == downloader._DEFAULT_BASE_DIR
-
-
-# The command
 
 
 ROWS = [b"she 1 0 0 0 1", b"he 1 0 0 1 0", b"tea 0 1 1 0 0"]

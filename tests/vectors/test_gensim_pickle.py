@@ -78,9 +78,6 @@ def refused(path, kind=InputError):
     return caught.value
 
 
-# What gensim saves ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("apart", [{}, {"sep_limit": 0}])
 def test_keyed_vectors_are_read_as_gensim_has_them_in_every_protocol(vectors, at, protocol, apart):
@@ -172,9 +169,6 @@ def test_vectors_inside_count_although_an_earlier_save_put_them_apart_and_a_cach
     assert same(read_gensim("c.kv"), vectors)
 
 
-# The layouts of gensim 3 ------------------------------------------------------------------------------------
-
-
 def old(monkeypatch, module, name, **fields):
     """An object that pickles under a name of gensim 3."""
     made = type(name, (), {"__module__": f"gensim.models.{module}"})
@@ -229,9 +223,6 @@ def test_text_of_python_2_is_read(at):
     body = b"cgensim.models.word2vec\nWord2Vec\n)\x81}(%b]%ba%b" % (index2word, text("é"), syn0 + array)
     read = read_gensim(written(at / "a.model", body, b"ub", protocol=2))
     assert read.words() == ["é"] and read.matrix.tolist() == [[1, -2]]
-
-
-# What is missing or does not fit ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2"])
@@ -302,8 +293,6 @@ def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
     for field, value in {"bucket": 8, "max_n": 10**9, "min_n": "x", "compatible_hash": False}.items():
         changed(model, vectors=None, **{field: value})
 
-
-# Attacks ----------------------------------------------------------------------------------------------------
 
 COMMAND = text("touch ran")
 STACKED = (

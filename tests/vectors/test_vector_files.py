@@ -137,9 +137,6 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
         open_file("a.npy")
 
 
-# gensim
-
-
 @pytest.fixture(scope="module")
 def keyed():
     """Two hundred random words in gensim's hands."""
@@ -185,9 +182,6 @@ def test_what_is_exported_gensim_reads_back_equal(keyed, at, out, own):
     np.testing.assert_array_equal(back.vectors, keyed.vectors)
 
 
-# Export
-
-
 @pytest.mark.parametrize("out", ["out.txt", "out.bin", "out.safetensors"])
 def test_an_export_is_read_back_as_it_was_and_has_the_same_fingerprint(file, at, out, own):
     vectors = open_file(file(header() + lines()))
@@ -220,9 +214,6 @@ def test_an_export_refuses_what_would_be_read_as_something_else_and_never_replac
     assert Path(spaced).read_bytes() == b"2 2\nnew york 1 2\nshe 3 4\n"
     export(open_file(spaced), "out.safetensors")
     assert numbers(open_file("out.safetensors"), ["new york"]) == {"new york": [1, 2]}
-
-
-# The index
 
 
 FILLING = [f"filling{i}" for i in range(40_000)]
@@ -345,9 +336,6 @@ def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
     assert hash_words(words).tolist() == [word_hash(word) for word in words]
 
 
-# Doubled words, odd words
-
-
 @pytest.mark.parametrize("write", [lines, records])
 def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, own):
     words = ["she", "he", "she", "it", "he", "she"]
@@ -369,8 +357,6 @@ def test_words_that_are_not_utf_8_are_matched_by_their_bytes_and_shown_inert(fil
     for data, shown in ((binary, "caf<U+DCE9> "), (b"\x1b[31mred 1 2\nshe 3 4\n", "^[[31mred ")):
         assert told("vectors", "nearest", "she", "-e", file(data, "v.txt")).startswith(shown)
 
-
-# Refused: each in one line that names the file, the place and the cause
 
 FOLD = b"x" * 5000
 GOOD_LINES = "".join(f"w{i} 1 2 3 4\n" for i in range(50))
@@ -544,9 +530,6 @@ def test_whole_searched_and_indexed_a_text_reads_the_same(rows, file, own):
     assert sought(searched, {words[0]}) == {words[0]: firsts[words[0]]}
 
 
-# What a fuzzer found
-
-
 @pytest.mark.parametrize("count", [3, 99, 100, 101, 250])
 def test_a_header_above_single_numbers_is_a_header_however_many_rows_follow(count, file, own):
     path = file(f"{count} 1\n" + "".join(f"w{i} {i}\n" for i in range(count)))
@@ -615,9 +598,6 @@ def test_no_warning_of_a_library_reaches_the_reader(file, own):
     assert open_file(huge).fingerprint()
     assert [len(list(on_file(one).rows())) for one in (huge, file("she 1 2\n" * 3 + " ", "blank"))] == [1, 1]
     assert numbers(on_file(file(b"\r 1.5\nshe 2\n", "return")), ["\r"]) == {"\r": [1.5]}
-
-
-# Names
 
 
 def test_an_imported_file_has_a_name_for_every_command(file, own):
@@ -736,9 +716,6 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
     assert kept("data") == ["x.json"] and kept("cache") == []
 
 
-# What is known of a file
-
-
 def test_a_file_without_a_suffix_is_found_by_its_name_alone_and_a_large_packed_one_is_to_be_imported(at, own):
     Path("plain").write_bytes(lines())
     assert here("self", "the fox", "-e", "plain").code == 0
@@ -756,9 +733,6 @@ def test_what_is_known_of_a_file_is_its_format_and_its_size(at, own):
     for name, of in formats.items():
         told = record("vectors", "info", name)
         assert (told["about"]["format"], told["dtype"], told["bytes"]) == (*of, os.path.getsize(name))
-
-
-# Spelling
 
 
 KNOWN = "their there Theme then colour color king king network coffee separate"

@@ -30,8 +30,6 @@ def test_a_table_s_rows_are_read_one_block_after_the_other_without_copies_of_its
     assert peak < len(big.block) / 2
 
 
-# Typed files
-
 TYPED = [
     ("naïve 1 2\n東京 3 4\n👍🏽 5 6\n", ["naïve", "東京", "👍🏽"]),
     ("2 3\nnew york 1 2 3\nshe 4 5 6\n", ["new york", "she"]),
@@ -44,9 +42,6 @@ TYPED = [
 @pytest.mark.parametrize(("text", "words"), TYPED, ids=repr)
 def test_any_word_may_be_typed(text, words, file):
     assert open_table(file(text, "v.txt")).words() == words
-
-
-# Tables
 
 
 def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(tmp_path):
@@ -82,9 +77,6 @@ def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_wor
     assert all(look_up(word, found) for word in text.split())
 
 
-# Lookup
-
-
 def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form():
     words = ["the", "The", "fox", "n't", "é", "cathedral", "a\u2003cat", "cat"]
     vectors = table(words, np.arange(len(words))[:, np.newaxis])
@@ -92,9 +84,6 @@ def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form():
     forms |= {"e\u0301": "é", "E\u0301": "é", "cat": "cat", "a": None}  # not inside another
     for written, form in forms.items():
         assert look_up(written, vectors) == (form and (form, [words.index(form)]))
-
-
-# Random vectors
 
 
 def test_a_random_vector_is_normal_and_depends_on_the_seed_and_the_token_alone_on_both_sides():
@@ -107,8 +96,6 @@ def test_a_random_vector_is_normal_and_depends_on_the_seed_and_the_token_alone_o
     X = random_vectors([f"word{i}" for i in range(2000)], 5, 0).X
     assert abs(X.mean()) < 0.05 and X.std() == pytest.approx(1, abs=0.05)
 
-
-# Words without a vector
 
 KNOWN = table(["she", "likes"], [[3.0, 4.0], [0.0, 5.0]], length="5")
 TOKENS = ["she", "zzz", "likes", "zzz", "qqq"]
@@ -162,9 +149,6 @@ def test_what_a_note_says_of_words_that_are_zeros_is_so(kind, text, projection):
     if any("all weights are equal" in note for note in trace.notes):
         allowed = np.ones(trace.weights.shape) if trace.mask is None else trace.mask
         np.testing.assert_allclose(trace.weights, allowed / allowed.sum(axis=1, keepdims=True))
-
-
-# Neighbours
 
 
 def brute(words, matrix, vector, k, without):
