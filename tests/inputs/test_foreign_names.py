@@ -15,7 +15,8 @@ X, PACKED, PACKED_BIAS = DRAW.standard_normal((3, 4)), DRAW.standard_normal((12,
 OUT, OUT_BIAS = DRAW.standard_normal((4, 4)), DRAW.standard_normal(4)
 STATE = {"in_proj_weight": PACKED, "in_proj_bias": PACKED_BIAS}
 STATE |= {"out_proj.weight": OUT, "out_proj.bias": OUT_BIAS}
-OWN = dict(zip(("W_q", "W_k", "W_v"), np.split(PACKED, 3), strict=True))
+WEIGHTS = ("W_q", "W_k", "W_v")
+OWN = dict(zip(WEIGHTS, np.split(PACKED, 3), strict=True))
 OWN |= dict(zip(("b_q", "b_k", "b_v"), np.split(PACKED_BIAS, 3), strict=True)) | {"W_o": OUT, "b_o": OUT_BIAS}
 QKV = {"Q": X, "K": X, "V": X}
 
@@ -27,18 +28,12 @@ def refusal(record):
 
 
 @pytest.mark.parametrize("before", ["", "self_attn.", "encoder.layers.0.self_attn."])
-def test_the_weights_of_a_multihead_attention_are_taken_by_their_names(before):
-    given = given_from({"X": X} | {before + key: value for key, value in STATE.items()}, "given")
-    assert given.layout == "out-in" and not given.ignored
-    for name, array in OWN.items():
-        assert (given.arrays[name] == array).all()
-
-
-@pytest.mark.parametrize("name", ["{}_proj_weight", "{}_proj.weight"])
-def test_three_linear_layers_are_taken_by_their_names(name):
-    given = given_from({"X": X} | {name.format(one): OWN[f"W_{one}"] for one in "qkv"}, "given")
-    assert given.layout == "out-in"
-    assert all((given.arrays[name] == OWN[name]).all() for name in ("W_q", "W_k", "W_v"))
+def test_the_weights_of_a_multihead_attention_and_of_three_layers_are_taken_by_their_names(before):
+    three = [{f"{q}_proj{end}": OWN[f"W_{q}"] for q in "qkv"} for end in ("_weight", ".weight")]
+    for state, names in ((STATE, OWN), *((layers, WEIGHTS) for layers in three)):
+        given = given_from({"X": X} | {before + key: M for key, M in state.items()}, "given")
+        assert given.layout == "out-in" and not given.ignored and given.arrays.keys() == {"X", *names}
+        assert all((given.arrays[name] == OWN[name]).all() for name in names)
 
 
 def test_what_is_given_twice_or_in_another_layout_is_refused():
@@ -79,7 +74,6 @@ def test_what_is_off_is_not_refused_and_other_unknown_names_are_ignored_and_told
 
 
 def test_weights_of_another_program_say_that_they_were_read_as_one_head(at):
-    record = {key: value.tolist() for key, value in ({"X": X} | STATE).items()}
     for more, options, is_said in (({}, (), True), ({}, ("--heads", "2"), False), ({"heads": 2}, (), False)):
-        (at / "given.json").write_text(json.dumps(record | more))
-        assert ("--heads N splits" in here("compute", "given.json", *options).out) == is_said
+        np.savez("given.npz", X=X, **STATE, **more)
+        assert ("--heads N splits" in here("compute", "given.npz", *options).out) == is_said

@@ -2,12 +2,12 @@
 
 import ctypes
 import errno
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path, PureWindowsPath
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -35,7 +35,10 @@ sys.platform = "darwin"
 if __name__ == "__main__":
     sys.exit(run())
 """
-MAC = "darwin", "Library/Application Support/attn", "Library/Caches/attn"
+SYSTEMS = [
+    ("darwin", "Library/Application Support/attn", "Library/Caches/attn"),
+    ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache"),
+]
 
 
 @pytest.fixture
@@ -74,9 +77,7 @@ def test_a_file_is_written_whole_or_not_at_all_where_no_open_file_can_be_renamed
     assert sorted(os.listdir(".")) == ["a.txt", "last", "one", "two"] and Path("a.txt").read_bytes() == b"new"
 
 
-@pytest.mark.parametrize(
-    ("system", "config", "cache"), [MAC, ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache")]
-)
+@pytest.mark.parametrize(("system", "config", "cache"), SYSTEMS)
 def test_the_users_folders_are_where_the_system_has_them(system, config, cache, tmp_path):
     env = dict.fromkeys(["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"])
     env |= {"HOME": str(tmp_path), "LOCALAPPDATA": f"{tmp_path}/AppData/Local"}
@@ -95,40 +96,25 @@ def test_no_vectors_are_named_as_a_device_or_a_path_of_windows():
 
 @pytest.mark.parametrize(("takes", "colours"), [(1, 16), (0, 0)])
 def test_a_console_of_windows_is_told_to_obey_escapes_or_gets_none(monkeypatch, takes, colours):
-    asked = []
-
-    def get(console, mode):
-        mode._obj.value = 3
-        return 1
-
-    def set_(console, mode):
-        asked.append((console.value, mode))
-        return takes
-
-    kernel = SimpleNamespace(GetConsoleMode=get, SetConsoleMode=set_)
+    kernel = mock.Mock(**{"SetConsoleMode.return_value": takes})
+    kernel.GetConsoleMode.side_effect = lambda console, mode: setattr(mode._obj, "value", 3) or 1
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(get_osfhandle=lambda number: 40 + number))
     monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
     monkeypatch.setattr(terminal, "sys", SimpleNamespace(platform="win32", stdout=Screen()))
     for name in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "TERM", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     assert terminal.terminal_of(False).colors == colours
-    assert asked == [(41, 7)]
+    ((console, mode),) = (call.args for call in kernel.SetConsoleMode.call_args_list)
+    assert (console.value, mode) == (41, 7)
 
 
 def test_a_pipe_that_windows_finds_broken_is_a_process_that_died(tmp_path):
     (tmp_path / "child.py").write_text("input()")
     process = signals.SeparateProcess(str(tmp_path / "child.py"), [], 5)
     process.running.stdin.close()
-    process.running.stdin = Broken()
+    process.running.stdin = mock.Mock(**{"flush.side_effect": OSError(errno.EINVAL, "Invalid argument")})
     with pytest.raises(signals.DiedError):
         process.ask({})
-
-
-class Broken(io.BytesIO):
-    """A pipe whose reader has gone."""
-
-    def flush(self):
-        raise OSError(errno.EINVAL, "Invalid argument")
 
 
 def test_spawned_processes_write_the_same_bytes(at):

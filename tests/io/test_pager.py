@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.tables import typed
-from tests.shell import attn, here
+from tests.shell import attn, here, record
 from tests.stage import Stage
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="reads how a terminal is set from its other end"
-)
+IS_LINUX = sys.platform == "linux"
+pytestmark = pytest.mark.skipif(not IS_LINUX, reason="reads how a terminal is set from its other end")
 
+needs_less = pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
 LONG = ("example", "day1", "--steps")
 RECORD = "cat > paged.txt; echo $LESS,$LV,$LESSCHARSET > env.txt; echo paged"
 
@@ -50,12 +50,10 @@ def test_a_long_screen_goes_through_the_pager_that_a_variable_names(pager, varia
         assert "ATTN_PAGER" not in here("config", env={"ATTN_PAGER": "less"}).out  # it is known
 
 
-def test_a_screen_that_fits_above_the_prompt_is_printed_and_lines_that_the_terminal_breaks_count_as_often(
-    pager,
-):
-    lines = attn("example", "day1", "--width", "80").out.count("\n")
-    code, shown = on_stage("example", "day1", rows=lines + 1, ATTN_PAGER=pager, NO_COLOR="1")
-    assert code == 0 and shown == attn("example", "day1", "--width", "80").out
+def test_a_screen_that_fits_above_the_prompt_is_printed_and_lines_that_are_broken_count_as_often(pager):
+    whole = attn("example", "day1", "--width", "80").out
+    lines = whole.count("\n")
+    assert on_stage("example", "day1", rows=lines + 1, ATTN_PAGER=pager, NO_COLOR="1") == (0, whole)
     assert on_stage("example", "day1", rows=lines, ATTN_PAGER=pager) == (0, "paged\n")
     assert on_stage("example", "day1", rows=0, ATTN_PAGER=pager)[1].startswith("\x1b[1mAttention")
     wide = ("self", "she likes coffee " * 9, "--width", "400")
@@ -76,9 +74,10 @@ example day1 --steps -o - | example day1 --steps -f json | example day1 --steps 
 UNWANTED = [{"TERM": "dumb"}, {"TERM": None}, {"ATTN_PAGER": ""}, {"ATTN_PAGER": "cat"}]
 
 
-@pytest.mark.parametrize(
-    ("args", "env"), [*((args, {}) for args in typed(NO_SCREENS)), *((LONG, env) for env in UNWANTED)]
-)
+UNPAGED = [*((args, {}) for args in typed(NO_SCREENS)), *((LONG, env) for env in UNWANTED)]
+
+
+@pytest.mark.parametrize(("args", "env"), UNPAGED)
 def test_what_is_no_screen_for_a_person_is_not_paged_nor_where_nobody_wants_it(pager, args, env):
     code, shown = on_stage(*args, rows=3, **{"ATTN_PAGER": pager} | env)
     assert code == 0 and "paged" not in shown.split() and not Path("paged.txt").exists()
@@ -105,7 +104,7 @@ def test_less_is_told_to_show_colours_and_the_encoding_and_else_obeys_its_user(p
         assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
 
 
-@pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
+@needs_less
 def test_less_is_the_pager_of_those_who_name_none():
     with Stage(*LONG, env={"PAGER": None, "LESS": None}) as stage:
         stage.wait_for(":")
@@ -117,8 +116,7 @@ def test_less_is_the_pager_of_those_who_name_none():
             stage.read(0.3)
         assert b"Softmax" in stage.shown
         stage.press("q")
-        assert stage.code() == 0
-        assert stage.modes() == stage.before
+        assert stage.code() == 0 and stage.modes() == stage.before
 
 
 def test_without_less_nothing_is_amiss_and_a_pager_that_cannot_be_run_costs_a_line(at):
@@ -133,9 +131,12 @@ def test_without_less_nothing_is_amiss_and_a_pager_that_cannot_be_run_costs_a_li
 
 
 def test_a_pager_may_have_options_and_may_be_a_line_of_the_shell(at):
-    assert on_stage(*LONG, PAGER="head -n 1", NO_COLOR="1")[1].startswith("Attention:")
-    assert on_stage(*LONG, PAGER="tr A-Z a-z | head -n 1", NO_COLOR="1")[1].startswith("attention:")
-    assert on_stage(*LONG, PAGER="A=some; echo $A \"'$HOME'\"", HOME="/here")[1] == "some '/here'\n"
+    for command, start in (
+        ("head -n 1", "Attention:"),
+        ("tr A-Z a-z | head -n 1", "attention:"),
+        ("A=some; echo $A \"'$HOME'\"", "some '/here'\n"),
+    ):
+        assert on_stage(*LONG, PAGER=command, NO_COLOR="1", HOME="/here")[1].startswith(start)
 
 
 def test_what_is_shown_is_never_run_and_no_file_of_settings_names_a_pager_and_messages_still_come(pager):
@@ -156,9 +157,9 @@ def test_who_has_seen_enough_quits_and_nothing_breaks():
 
 
 def test_the_exit_code_is_that_of_attn(pager):
-    record = json.loads(attn("example", "day1", "-f", "json").out)
-    Path("right.json").write_text(json.dumps({"weights": record["weights"]}))
-    Path("wrong.json").write_text(json.dumps({"weights": [row[::-1] for row in record["weights"]]}))
+    weights = record("example", "day1")["weights"]
+    Path("right.json").write_text(json.dumps({"weights": weights}))
+    Path("wrong.json").write_text(json.dumps({"weights": [row[::-1] for row in weights]}))
     check = ("check", "wrong.json", "--expect", "right.json")
     assert on_stage(*check, rows=3, ATTN_PAGER=pager) == (attn(*check).code, "paged\n")
     assert attn(*check).code == 1
@@ -177,18 +178,15 @@ def test_ctrl_c_is_the_pagers_business(at):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("name", ["sh pager.sh", "less"])
+@pytest.mark.parametrize("name", ["sh pager.sh", pytest.param("less", marks=needs_less)])
 def test_a_signal_ends_the_pager_too_and_the_terminal_is_as_before(at, number, name):
-    if shutil.which(name.split()[0]) is None:
-        pytest.skip("needs less")
     (at / "pager.sh").write_text("echo $$ > pid.txt; cat > /dev/null; echo ready; exec sleep 60")
     with Stage(*LONG, env={"PAGER": name}) as stage:
         stage.wait_for(":" if name == "less" else lambda s: b"ready" in s.shown)
         time.sleep(0.1)
         assert (stage.modes() != stage.before) == (name == "less")
         os.kill(stage.run.pid, number)
-        assert stage.code() == 128 + number
-        assert stage.modes() == stage.before
+        assert stage.code() == 128 + number and stage.modes() == stage.before
     if name != "less":
         with pytest.raises(ProcessLookupError):
             os.kill(int(Path("pid.txt").read_text()), 0)
