@@ -65,11 +65,11 @@ def saved(save, *args, **arrays):
 
 
 @contextmanager
-def little_memory():
+def little_memory(limit=SMALL):
     tracemalloc.start()
     try:
         yield
-        assert tracemalloc.get_traced_memory()[1] < SMALL
+        assert tracemalloc.get_traced_memory()[1] < limit
     finally:
         tracemalloc.stop()
 

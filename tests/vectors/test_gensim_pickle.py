@@ -9,7 +9,6 @@ import pickle
 import pickletools
 import struct
 import sys
-import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.vectors import FileRows, SourceFile
 from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.gensim_pickle import read_gensim as read_source
+from tests.io.test_array_files import little_memory
 from tests.shell import python
 from tests.thorough import IS_THOROUGH, some, takes_long
 
@@ -317,11 +317,8 @@ def test_a_word_that_a_list_repeats_is_not_copied_so_often(at, word):
     words = body + b"0" + text("index_to_key") + b"](" + b"h\0" * 25_000 + b"e"
     begun = b"cgensim.models.keyedvectors\nKeyedVectors\n)\x81}("
     path = written(at / "a.kv", begun, words, b"ub", protocol=2)
-    tracemalloc.start()
-    message = refused(path).message
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert "larger than the file" in message and peak < 40 * path.stat().st_size + (1 << 20)
+    with little_memory(40 * path.stat().st_size + (1 << 20)):
+        assert "larger than the file" in refused(path).message
 
 
 class Evil:
