@@ -41,6 +41,8 @@ def test_what_is_given_twice_or_in_another_layout_is_refused():
     assert "gives W_q twice" in refusal({"X": X, "a.in_proj_weight": PACKED, "b.in_proj_weight": PACKED})
     assert "gives position_scores twice" in refusal({**QKV, "bias": OUT, "position_scores": OUT})
     assert "the layout 'in-out'" in refusal({"X": X, **STATE, "layout": "in-out"})
+    heads = {name: np.ones((n, 4, 2)) for name, n in (("W_q", 4), ("W_k", 2), ("W_v", 4))}
+    assert "W_k has shape (2, 4, 2) and W_v (4, 4, 2)" in refusal({"X": X, **heads})
 
 
 def test_packed_weights_that_are_no_three_matrices_of_numbers_are_refused():
