@@ -155,9 +155,8 @@ def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(at):
     once = record(content, "--layer", "1", "--join-pieces", "--hide-special")
     again = record(once)
     assert again["projection"]["layer"] == once["projection"]["layer"] == 1
-    assert [again[name] == once[name] for name in ("weights", "query_tokens", "mask", "summary")] == [
-        True
-    ] * 4
+    for name in ("weights", "query_tokens", "mask", "summary"):
+        assert again[name] == once[name]
     assert set(once["notes"]) < set(again["notes"])
     line = told("self", "she likes coffee", "-f", "jsonl")
     assert record(saved("a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]

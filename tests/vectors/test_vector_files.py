@@ -137,6 +137,9 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
     Path("a.words").write_bytes(listed + b"more\n")
     with pytest.raises(InputError, match="9 words but 8 vectors"):
         open_file("a.npy")
+    os.truncate("f.npy", os.path.getsize("f.npy") - 1)
+    with pytest.raises(InputError, match="is cut off"):
+        open_file("f.npy")
 
 
 @pytest.fixture(scope="module")
