@@ -73,6 +73,9 @@ def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeyp
         monkeypatch.setattr(progress, "monotonic", lambda: quarter)
         report(0.25)
         assert f" 25 %{said}" in screen.getvalue() and (said or "left" not in screen.getvalue())
+        report.rate(1, "lines", 0.25)
+        report.rate(2, "lines", 0.25)  # at once, too soon to be read
+        assert "1 lines" in screen.getvalue() and "2 lines" not in screen.getvalue()
     assert screen.getvalue().endswith("\r"), "the bar goes"
 
 
