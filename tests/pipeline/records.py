@@ -34,6 +34,16 @@ def checked(record):
     return record
 
 
+def rolled_up_to(layers, last):
+    """Return the rollout of weights (layers, heads, n, n), in NumPy."""
+    rolled = np.eye(layers.shape[-1])
+    for heads in layers[: last + 1]:
+        layer = 0.5 * heads.mean(axis=0) + 0.5 * np.eye(len(rolled))
+        layer /= layer.sum(axis=1, keepdims=True)
+        rolled = layer @ rolled
+    return rolled
+
+
 def record(*args, **more):
     return checked(json.loads(told(*args, "-f", "json", **more)))
 

@@ -16,7 +16,7 @@ from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline import records
-from tests.pipeline.records import attentions, checked, model_of, record, told
+from tests.pipeline.records import attentions, checked, model_of, record, rolled_up_to, told
 from tests.shell import attn, here, refused
 
 TEXT = "dabca"
@@ -146,16 +146,6 @@ def test_more_than_can_be_held_is_refused(folder, monkeypatch):
 
 
 # Rollout
-
-
-def rolled_up_to(layers, last):
-    """Return the rollout of weights (layers, heads, n, n), in NumPy."""
-    rolled = np.eye(layers.shape[-1])
-    for heads in layers[: last + 1]:
-        layer = 0.5 * heads.mean(axis=0) + 0.5 * np.eye(len(rolled))
-        layer /= layer.sum(axis=1, keepdims=True)
-        rolled = layer @ rolled
-    return rolled
 
 
 def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(folder, expected):

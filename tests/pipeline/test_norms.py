@@ -101,12 +101,3 @@ def test_norms_of_joined_and_hidden_tokens_are_sums_and_means_of_norms_that_may_
     hidden = record(*of[:-2], "--measure", "norm-residual", "--hide-special")
     np.testing.assert_allclose(hidden["norms"], np.array(whole["norms"])[1:-1, 1:-1], rtol=1e-5)
     assert whole["head"] == "mean" and [one["norms"] for one in whole["heads"]] == [None, None]
-
-
-@pytest.mark.usefixtures("tokenizers")
-def test_a_sink_takes_weight_and_has_no_norm(tmp_path):
-    found = record("self", "dabca", "-m", small_gpt_oss(tmp_path), "--measure", "norm")
-    weights, norms = np.array(found["weights"]), np.array(found["norms"])
-    assert (weights.sum(axis=1) < 1).all() and found["sink"] and norms.shape == weights.shape
-    lengths = norms[-1] / weights[-1]
-    np.testing.assert_allclose(norms, weights * lengths, rtol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
-from tests.pipeline.records import record, told
+from tests.pipeline.records import record, rolled_up_to, told
 from tests.shell import refused
 from tests.small_models import trace_checkpoint
 
@@ -117,11 +117,10 @@ def test_what_sinks_leave_is_not_said_to_sum_to_one_nor_to_be_given_so(folder, t
 
 
 def test_the_formula_of_a_rollout_gives_its_numbers(folder):
-    of_layer = ("self", TEXT, "-m", folder, "--head", "mean", "--layer")
-    each = [np.array(record(*of_layer, n)["weights"]) / 2 + np.eye(len(TEXT)) / 2 for n in "01"]
-    each = [A / A.sum(axis=1, keepdims=True) for A in each]
+    means = (record("self", TEXT, "-m", folder, "--head", "mean", "--layer", n)["weights"] for n in "01")
     rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
-    np.testing.assert_allclose(record(*rolled)["weights"], each[1] @ each[0], atol=1e-9)
+    expected = rolled_up_to(np.array([*means])[:, np.newaxis], 1)
+    np.testing.assert_allclose(record(*rolled)["weights"], expected, atol=1e-9)
     screen = " ".join(told(*rolled).split())
     assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
     assert "Sinks take a part of each layer's rows; these weights leave that out." in screen

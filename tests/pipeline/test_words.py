@@ -57,10 +57,9 @@ FOX = "The quick brown fox jumped over the lazy dog"
 
 def test_a_word_that_is_off_gets_nothing_and_the_others_share_its_weight():
     before, after = record("self", FOX), record("self", FOX, "--without", "fox")
-    left = np.delete(np.array(before["weights"]), 3, axis=1)
+    left = np.array(before["weights"]) * (np.arange(9) != 3)
     expected = left / left.sum(axis=1, keepdims=True)  # what softmax leaves of the others
-    assert np.allclose(np.delete(np.array(after["weights"]), 3, axis=1), expected, rtol=0, atol=1e-12)
-    assert not np.array(after["weights"])[:, 3].any()
+    np.testing.assert_allclose(after["weights"], expected, rtol=0, atol=1e-12)
     assert any("fox (3)" in note for note in after["notes"])
 
 
@@ -79,14 +78,6 @@ def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding()
         assert ["".join("FT"[may] for may in row) for row in found["mask"]] == allowed, command
     assert found["mask_name"] == "causal, padding, words off"
     assert found["weights"][0] == [0.0] * 4  # nothing is left to look at
-
-
-def test_words_of_a_long_text_are_off_wherever_a_tile_of_it_begins_or_ends():
-    settings = Settings(embedding="random", dim=8, without=("w0", "w511", "w512", "w1099"))
-    trace = trace_self(" ".join(f"w{i}" for i in range(1100)), settings)
-    assert trace.condensed and (trace.long_view.allowed == 1096).all()
-    assert not trace.weights[:, [0, 511, 512, 1099]].any()
-    assert not np.isin(trace.shown.links.keys, [0, 511, 512, 1099]).any()
 
 
 def test_compute_batch_and_compare_take_it():
