@@ -49,10 +49,8 @@ def same(ours, theirs, tolerance=1e-12):
 def drawn(lead, n_q, n_k, of_keys=None):
     """Q, K and V with these leading axes; keys and values may have others."""
     of_keys = lead if of_keys is None else of_keys
-    shapes = (*lead, n_q, 4), (*of_keys, n_k, 4), (*of_keys, n_k, 2)
-    return {
-        name: some(*shape, seed=seed) for seed, (name, shape) in enumerate(zip("QKV", shapes, strict=True))
-    }
+    K, V = (some(*of_keys, n_k, d, seed=d) for d in (4, 2))
+    return {"Q": some(*lead, n_q, 4), "K": K, "V": V}
 
 
 def agree(ours, theirs):
@@ -171,7 +169,7 @@ def test_keys_beyond_a_length_are_as_if_they_were_not_there(mask, n):
 
 
 def test_one_length_serves_one_head_and_all_heads():
-    Q, K, V = some(4, 3), some(6, 3, seed=1), some(6, 2, seed=2)
+    Q, K, V = drawn((), 4, 6).values()
     K[4:] = V[4:] = nan  # whatever stands there
     short = attend(Q, K[:4], V[:4])
     same([attend(Q, K, V, lengths=4)[1]], [short[1]])
@@ -189,7 +187,7 @@ def test_one_length_serves_one_head_and_all_heads():
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_steps_follow_from_each_other_up_to_the_weights_and_output(batch, with_bias):
-    Q, K, V = some(*batch, 4, 3), some(*batch, 5, 3, seed=1), some(*batch, 5, 2, seed=2)
+    Q, K, V = drawn(batch, 4, 5).values()
     bias = some(*batch, 4, 5, seed=3) if with_bias else None
     allowed = some(*batch, 4, 5, seed=4) > -0.5
     allowed[..., 1, :] = False
