@@ -2,6 +2,8 @@
 
 import json
 import re
+from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -33,13 +35,11 @@ def gpt2_folder(tmp_path_factory):
     return small_gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
-def trace_of(kind, folder, context=None, keep_weights=False, **settings):
-    return trace_checkpoint(kind, TEXT, context, Settings(**settings), str(folder), keep_weights=keep_weights)
+def trace_of(kind, folder, context=None, keep_weights=False, text=TEXT, **settings):
+    return trace_checkpoint(kind, text, context, Settings(**settings), str(folder), keep_weights=keep_weights)
 
 
-def dabca(folder, keep_weights=False, **settings):
-    """What the GPT-2 of six letters makes of five."""
-    return trace_checkpoint("self", "dabca", None, Settings(**settings), folder, keep_weights=keep_weights)
+dabca = partial(trace_of, "self", text="dabca")  # what the GPT-2 of six letters makes of five
 
 
 def softmax(scores, mask=None):
@@ -70,14 +70,14 @@ def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
 
 
 def test_what_a_model_does_not_have_is_refused(gpt2_folder):
-    for kind, text, context, settings, error, said in (
-        ("cross", "a", "b", {}, UsageError, "reads one text"),
-        ("self", "a", "b", {}, UsageError, "takes one text"),
-        ("self", "", None, {}, InputError, "no tokens"),
-        ("self", "a" * 200, None, {"max_text": "100"}, InputError, "more than 100"),
+    for kind, text, context, error, said in (
+        ("cross", "a", "b", UsageError, "reads one text"),
+        ("self", "a", "b", UsageError, "takes one text"),
+        ("self", "", None, InputError, "no tokens"),
+        ("self", "a" * 200, None, InputError, "more than 100"),
     ):
         with pytest.raises(error, match=said):
-            trace_checkpoint(kind, text, context, Settings(**settings), gpt2_folder)
+            trace_of(kind, gpt2_folder, context, text=text, max_text="100")
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("bert", True), ("distilbert", False)])
@@ -198,15 +198,12 @@ def check_steps(trace, is_rotated):
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("kind", ["gpt2", "bert", "gemma2"])
 def test_every_step_of_a_model_by_hand_follows_from_the_one_before(kind, layer, tmp_path):
-    text, folder = "dabca", saved(tmp_path / "gemma2", GEMMA2, gemma2())
-    by_hand.byte_pairs(folder)
     if kind == "gemma2":
-        layer = 0
+        by_hand.byte_pairs(folder := saved(tmp_path / kind, GEMMA2, gemma2()))
     else:
         folder = (small_gpt2 if kind == "gpt2" else by_hand.small_bert)(tmp_path / kind)
-        text = text if kind == "gpt2" else TEXT
-    asked = Settings(layer=layer, head="all")
-    trace = trace_checkpoint("self", text, None, asked, folder, keep_weights=True)
+    text, layer = TEXT if kind == "bert" else "dabca", 0 if kind == "gemma2" else layer
+    trace = trace_of("self", folder, keep_weights=True, text=text, layer=layer, head="all")
     check_steps(trace, kind == "gemma2")
     assert trace.projection.x_is_normed == (kind != "bert")
 
@@ -315,7 +312,7 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     transformers, tmp_path
 ):
     model_of(PAIRS["t5"], transformers, tmp_path)
-    trace = trace_checkpoint("cross", "the cat", "a b", Settings(next=1), str(tmp_path))
+    trace = trace_of("cross", tmp_path, "a b", text="the cat", next=1)
     assert trace.notes and "shifted right by one" in trace.notes[0]
     closed = trace.query_tokens[1:]
     assert closed[-1] not in ("[SEP]", "</s>") and "cat" in closed
@@ -325,29 +322,17 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     assert "--kind masked" in refused("masked", "the cat", "-m", str(tmp_path))
 
 
-def counted(monkeypatch):
-    """Return a list that grows by the heads of each layer that the model itself lets attend."""
-    made, output_of = [], blocks.output_of
-
-    def counting(ready, weights=None):
-        made.append(ready.q.shape[1])
-        return output_of(ready, weights)
-
-    monkeypatch.setattr(blocks, "output_of", counting)
-    return made
-
-
 def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
-    made = counted(monkeypatch)
+    made = mock.Mock(
+        side_effect=blocks.output_of
+    )  # by which the model itself lets the heads of a layer attend
+    monkeypatch.setattr(blocks, "output_of", made)
     dabca(gpt2_folder, layer=0)
-    assert made == []
-    dabca(gpt2_folder)
-    assert made == [2], "the layer below"
-    del made[:]
     every = dabca(gpt2_folder, layer="all", head="all")
-    assert made == []
     rolled = dabca(gpt2_folder, layer="all", head="rollout")
-    assert made == []
+    assert not made.called
+    dabca(gpt2_folder)
+    assert [call.args[0].q.shape[1] for call in made.call_args_list] == [2], "the layer below"
     with monkeypatch.context() as slow:
         slow.setattr("attn_cli.models.checkpoints.layers.LayerSteps.keep", lambda steps, output: None)
         again = dabca(gpt2_folder, layer="all", head="all")
@@ -374,35 +359,33 @@ def test_what_a_config_says_and_attn_does_not_know_is_noted_everywhere(tmp_path)
 
 def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_path):
     folder = small_gpt2(tmp_path / "both", is_causal=False)
-    trace = trace_checkpoint("self", "dabca", None, Settings(next=3), folder)
+    trace = dabca(folder, next=3)
     assert (trace.kind, trace.mask) == ("self", None) and (trace.weights > 0).all()
     assert "config.json says is_causal = false: no word is hidden from another." in trace.notes
     with pytest.raises(UsageError, match="not causal"):
-        trace_checkpoint("masked", "dabca", None, Settings(), folder)
+        trace_of("masked", folder, text="dabca")
     assert told("heads", "dabca", "-m", folder)
     decoder = saved(tmp_path / "decoder", BERT | {"is_decoder": True}, by_hand.bert(vocabulary=len(PIECES)))
     by_hand.word_pieces(decoder)
-    masked = trace_checkpoint("self", TEXT, None, Settings(), decoder)
+    masked = trace_of("self", decoder)
     assert (masked.kind, masked.mask_name) == ("masked", "causal")
 
 
 @pytest.mark.parametrize(("turn", "bad"), [*enumerate([np.nan, np.inf, -np.inf, 3.4e38])])
 def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(turn, bad, tmp_path):
     """Warnings are errors here; every tensor is spoilt in turn, and every number of the answer is one."""
-    ways = (Settings(next=2), Settings(layer="all", head="all"), Settings(head="rollout"), Settings(layer=1))
-    for tensors, config, write in (
-        (gpt2(), GPT2, by_hand.byte_pairs),
-        (by_hand.bert(vocabulary=len(PIECES)), BERT, by_hand.word_pieces),
+    ways = {"next": 2}, {"layer": "all", "head": "all"}, {"head": "rollout"}, {"layer": 1}
+    for tensors, config, write, text in (
+        (gpt2(), GPT2, by_hand.byte_pairs, "dab"),
+        (by_hand.bert(vocabulary=len(PIECES)), BERT, by_hand.word_pieces, "the [MASK] walking"),
     ):
         write(saved(tmp_path / "model", config, tensors))
         for n, name in enumerate(some(tensors, turn)):
             spoilt = tensors | {name: np.full_like(tensors[name], bad)}
             folder = saved(tmp_path / "model", config, spoilt)
-            text = "dab" if config is GPT2 else "the [MASK] walking"
             for settings in some(ways, n):
                 try:
-                    is_kept = settings.layer == 1
-                    trace = trace_checkpoint("self", text, None, settings, folder, keep_weights=is_kept)
+                    trace = trace_of("self", folder, None, settings.get("layer") == 1, text, **settings)
                 except AttnError as error:
                     assert len(str(error)) < 500
                 else:
@@ -417,15 +400,15 @@ def test_a_base_of_rotary_positions_that_float32_lacks_is_one_line(tmp_path):
     folder = saved(tmp_path / "model", GEMMA2 | one_head, tensors)
     by_hand.byte_pairs(folder)
     with pytest.raises(InputError, match="not a finite number"):
-        trace_checkpoint("self", "dab", None, Settings(), folder, keep_weights=True)
+        trace_of("self", folder, keep_weights=True, text="dab")
 
 
 def test_long_work_says_first_how_much_it_is(tmp_path, monkeypatch, capsys):
     """How many weights the layers that are computed make, of all heads: on a terminal only."""
     monkeypatch.setattr(run, "COSTLY", 10**6)
     folder = small_gpt2(tmp_path / "gpt2", gpt2(places=1000), n_positions=1000)
-    all_layers = "4 million weights in 2 layers. --layer N stops at N."
-    for layer, said in ((None, all_layers), (0, "2 million weights in 1 layer.")):
+    every = "4 million weights in 2 layers. --layer N stops at N."
+    for layer, said in ((None, every), (0, "2 million weights in 1 layer.")):
         for watched in (True, False):
             progress = Progress("Attending")
             progress.watched = watched
