@@ -2,6 +2,7 @@
 
 import json
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,9 @@ from tests.shell import attn, here
 PIECES = (*by_hand.FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
 FRAMED = "the [MASK] sat"
 pytestmark = pytest.mark.usefixtures("tokenizers")
+
+
+WITHOUT = ["masked --next 0", "self", "explain", "explain --mask causal"]
 
 
 def causal(tmp_path, tensors=None, **config):
@@ -62,25 +66,22 @@ def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tm
     folder = causal(tmp_path)
     trace = trace_masked("dab", Settings(model=folder))
     assert (len(trace.next_words.words), trace.mask_name, trace.notes) == (5, "causal", ())
-    assert len(trace_masked("dab", Settings(model=folder, next=2)).next_words.words) == 2
-    assert trace_masked("dab", Settings(model=folder, next=0)).next_words is None
-    assert trace_self("dab", Settings(model=folder)).next_words is None
-    assert len(record_of("masked", "dab", "-m", folder)["next_words"]) == 5
-    for args in (("self", "dab"), ("explain", "dab"), ("explain", "dab", "--mask", "causal")):
-        assert record_of(*args, "-m", folder)["next_words"] is None
+    for command, count in (("masked", 5), ("masked --next 2", 2), *((one, 0) for one in WITHOUT)):
+        words = record_of(*command.split(), "dab", "-m", folder)["next_words"]
+        assert len(words or ()) == count and (words is None) == (count == 0)
     (tmp_path / "lines").write_text("dab\n")
     line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder, "--fields", "all").out
     assert_alike(json.loads(line), record_of("masked", "dab", "-m", folder), FLOAT32)
 
 
-def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch):
-    folder, read, original = causal(tmp_path), [], Weights.stored
-    kept = lambda self, name, *shape: read.append(name) or original(self, name, *shape)  # noqa: E731
-    monkeypatch.setattr(Weights, "stored", kept)
-    trace_self("dab", Settings(model=folder, layer=0))
-    assert not any(name.startswith(("h.1", "h.0.mlp", "ln_f")) for name in read)
-    trace_self("dab", Settings(model=folder, layer=0, next=1))
-    assert {"h.1.mlp.c_fc.weight", "ln_f.weight"} <= set(read)
+def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path):
+    folder = causal(tmp_path)
+    with mock.patch.object(Weights, "stored", autospec=True, side_effect=Weights.stored) as stored:
+        for words in (None, 1):
+            trace_self("dab", Settings(model=folder, layer=0, next=words))
+            read = [call.args[1] for call in stored.call_args_list]
+            assert any(name.startswith(("h.1", "h.0.mlp", "ln_f")) for name in read) == (words is not None)
+    assert {"h.1.mlp.c_fc.weight", "ln_f.weight"} <= {*read}
 
 
 def test_what_frames_a_text_at_its_end_is_not_what_words_follow(tmp_path):
@@ -119,12 +120,10 @@ def test_a_note_says_why_a_model_names_no_words(tmp_path):
 
 
 def test_a_standing_number_waits_for_a_model(tmp_path):
-    env = {"ATTN_NEXT": "2"}
-    assert record_of("self", "a b", "-e", "random", env=env)["next_words"] is None
-    folder = causal(tmp_path)
-    assert len(record_of("self", "ab", "-m", folder, env=env)["next_words"]) == 2
-    env |= {"ATTN_MODEL": folder}
-    assert record_of("self", "a b", "-e", "random", env=env)["next_words"] is None
+    folder, plain = causal(tmp_path), ("self", "a b", "-e", "random")
+    assert record_of(*plain, env={"ATTN_NEXT": "2"})["next_words"] is None
+    assert len(record_of("self", "ab", "-m", folder, env={"ATTN_NEXT": "2"})["next_words"]) == 2
+    assert record_of(*plain, env={"ATTN_NEXT": "2", "ATTN_MODEL": folder})["next_words"] is None
 
 
 def test_screens_show_the_words_and_obey_none(tmp_path):
@@ -132,8 +131,7 @@ def test_screens_show_the_words_and_obey_none(tmp_path):
     screens = ("self", "explain", "explain --steps", "self -f bars", "self --width 60")
     formats = [f"self -f {format}" for format in ("html", "svg", "markdown", "latex")]
     for command in (*screens, *formats):
-        first, *more = command.split()
-        shown = here(first, FRAMED, *more, "-m", folder, "--next", "10").out
+        shown = here(*command.split(), FRAMED, "-m", folder, "--next", "10").out
         assert "What the model says" in shown and "\x1b" not in shown
         if command in screens:
             assert 'Likeliest to fill "[MASK]"' in shown and "^[[31mred" in shown

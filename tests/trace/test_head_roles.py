@@ -13,17 +13,13 @@ ALL = np.ones((N, N), np.bool_)
 CAUSAL = np.tri(N, dtype=np.bool_)
 
 
-def of(tokens):
-    return Text(tokens, tokens, True)
-
-
 def looking_at(keys, allowed, share=1.0):
     even = allowed / allowed.sum(axis=1, keepdims=True)
     return share * np.eye(allowed.shape[1])[keys] + (1 - share) * even
 
 
 def role(weights, allowed=ALL, tokens=REPEATED):
-    return measure(weights, allowed, find_patterns(of(tokens), allowed))
+    return measure(weights, allowed, find_patterns(Text(tokens, tokens, True), allowed))
 
 
 AT = np.arange(N)
@@ -57,8 +53,7 @@ def test_next_separators_and_an_even_spread_have_their_names():
 
 
 def test_a_share_is_the_mean_over_the_rows_where_the_pattern_is_possible():
-    draw = np.random.default_rng(0)
-    weights = draw.random((N, N)) * CAUSAL
+    weights = np.random.default_rng(0).random((N, N)) * CAUSAL
     weights /= weights.sum(axis=1, keepdims=True)
     found = role(weights, CAUSAL)
     by_hand = {
