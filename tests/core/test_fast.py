@@ -11,6 +11,7 @@ import time
 import tracemalloc
 import warnings
 from functools import partial
+from timeit import Timer
 
 import numpy as np
 import pytest
@@ -170,10 +171,9 @@ def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
     Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
     head = streaming.Tiles(HeadInput(Q, Q, V, by_distance=some(200, 7), scale=np.float64(0.3)))
     weights, output = streaming.attended([head], True)
-    rows = []
-    _, alone = streaming.attended([head], False, each=lambda _, *made: rows.extend(made))
-    for M in (weights, output, alone, streaming.attended([head], False)[1], *rows):
-        assert M.dtype == np.float32
+    made = [weights, output, streaming.attended([head], False)[1]]
+    made.append(streaming.attended([head], False, each=lambda _, *parts: made.extend(parts))[1])
+    assert {M.dtype for M in made} == {np.dtype(np.float32)}
 
 
 LAYOUTS = {
@@ -249,12 +249,8 @@ def test_scores_far_below_are_as_quick_as_others(base_2):
     steps = -0.15 * np.abs(np.subtract.outer(np.arange(n), np.arange(n))).astype(np.float32)
 
     def best(bias=None, scale=None):
-        times = []
-        for _ in range(5):
-            start = time.process_time()
-            attend(Q, Q, Q, None, bias, scale, threads=1)
-            times.append(time.process_time() - start)
-        return min(times)
+        timer = Timer(lambda: attend(Q, Q, Q, None, bias, scale, threads=1), timer=time.process_time)
+        return min(timer.repeat(5, 1))
 
     with tiled(base_2=base_2):
         assert best(steps) < 4 * best(np.zeros_like(steps))

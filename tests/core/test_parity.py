@@ -232,13 +232,8 @@ def encoder(layer, heads, reach=2):
 def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
     d, words = 8, 6
     torch.manual_seed(n)
-    theirs = [
-        torch.nn.TransformerEncoderLayer(
-            d, heads, dim_feedforward=12, dropout=0.0, activation="relu", norm_first=False, batch_first=True,
-            dtype=torch.float64,
-        ).eval()
-        for _ in range(layers)
-    ]  # fmt: skip
+    options = {"dim_feedforward": 12, "dropout": 0.0, "batch_first": True, "dtype": torch.float64}
+    theirs = [torch.nn.TransformerEncoderLayer(d, heads, **options).eval() for _ in range(layers)]
     entry = torch.nn.Linear(words, d, dtype=torch.float64)
     start = torch.randn(n, words, dtype=torch.float64)
     rule = named(mask, n, n)
@@ -261,10 +256,6 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
 
 # Masks as `--show mask` writes them, padding, and a row without any key.
 
-
-CAT = "The cat sat on a mat"
-
-
 VIEWS = [
     *((), ("--mask", "window:1"), ("--pad", "2"), ("--pad", "2", "--mask", "none")),
     ("--pad", "3", "--pad-side", "left", "--mask", "none"),
@@ -273,7 +264,8 @@ VIEWS = [
 
 @pytest.mark.parametrize("args", VIEWS)
 def test_each_view_gives_its_framework_the_same_weights(args):
-    found = record("masked", CAT, "-e", "random", "--show", "mask", "-p", "identity", "--steps", *args)
+    cat = ("masked", "The cat sat on a mat", "-e", "random", "-p", "identity")
+    found = record(*cat, "--show", "mask", "--steps", *args)
     views, X = found["mask_views"], torch.tensor(found["x_query"], dtype=torch.float64)
     added = [[-math.inf if cell is None else cell for cell in row] for row in views["additive"]]
     for mask in (torch.tensor(views["torch_sdpa"]), torch.tensor(added, dtype=torch.float64)):
@@ -292,12 +284,11 @@ def test_each_view_gives_its_framework_the_same_weights(args):
 
 
 def test_what_is_said_of_torch_and_a_row_with_nothing_left_is_so():
-    if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 13):
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
         pytest.skip("The sentences name 2.13.")
     X = torch.randn(1, 2, 4)
     shut = torch.tensor([[False, False], [True, True]])
-    output = torch.nn.functional.scaled_dot_product_attention(X, X, X, attn_mask=shut)
-    assert not output[0, 0].any()
+    assert not sdpa(X, X, X, attn_mask=shut)[0, 0].any()
     layer = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
     with torch.no_grad():
         assert layer(X, X, X, attn_mask=~shut)[1][0, 0].isnan().all()

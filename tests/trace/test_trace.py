@@ -117,19 +117,6 @@ def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_ad
         close(other.weights, exps / exps.sum(axis=1, keepdims=True))
 
 
-def test_equal_words_differ_only_by_where_they_stand_and_beyond_a_heads_reach_not_even_so():
-    head = trace_self(" ".join(["coffee"] * 40), LEARNED).shown
-    close(head.scores, np.full((40, 40), head.scores[0, 0]))
-    for distance in range(-39, 40):
-        along = np.diagonal(head.position_scores, distance)
-        close(along, np.full(len(along), along[0]))
-    assert np.ptp(head.weights) > 0.01
-    reach = len(head.position_biases) // 2
-    assert 2 * reach + 1 == len(head.position_biases) == len(head.position_vectors) and reach < 39
-    for far in (head.position_scores[0, reach:], head.position_scores[39, : 39 - reach + 1]):
-        close(far, np.full(len(far), far[0]))
-
-
 def test_a_text_without_a_token_is_refused_and_one_word_attends_to_itself_alone_with_a_note_on_why():
     for text in ("", "   \n", "...", "!?"):
         with pytest.raises(InputError, match="no token"):
@@ -162,21 +149,17 @@ WARM += [dataclasses.replace(LEARNED, score=score, temperature=0.5) for score in
 def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings):
     trace = kind(TEXT, settings)
     for i in range(6):
-        row = trace.row(i)
-        allowed = [j for j in range(6) if trace.mask is None or trace.mask[i, j]]
+        row, allowed = trace.row(i), np.ones(6, bool) if trace.mask is None else trace.mask[i]
         assert row.query == i and (row.position is None) == (settings.embedding == "random")
-        position = row.position or [0.0] * 6
-        for j in range(6):
-            assert row.scaled[j] == pytest.approx(row.scores[j] * trace.scale / trace.temperature, rel=1e-12)
-            if j not in allowed:
-                assert (row.masked[j], row.exps[j], row.weights[j]) == (-math.inf, 0.0, 0.0)
-                continue
-            assert row.masked[j] == pytest.approx(row.scaled[j] + position[j], abs=1e-12)
-            assert row.exps[j] == pytest.approx(math.exp(row.masked[j] - row.shift), rel=1e-12)
-            assert row.exps[j] / row.total == pytest.approx(row.weights[j], abs=1e-12)
-        assert row.total == pytest.approx(sum(row.exps), rel=1e-12)
-        largest = max(row.masked[j] for j in allowed)
+        scaled = np.array(row.scores) * trace.scale / trace.temperature
+        np.testing.assert_allclose(row.scaled, scaled, rtol=1e-12, atol=1e-12)
+        close(row.masked, np.where(allowed, row.scaled + np.array(row.position or 0.0), -np.inf))
+        largest = max(row.masked)
         assert row.shift == (0 if abs(largest) <= 30 else largest)
+        np.testing.assert_allclose(row.exps, np.exp(np.array(row.masked) - row.shift), rtol=1e-12)
+        assert row.total == pytest.approx(sum(row.exps), rel=1e-12)
+        close(row.weights, np.array(row.exps) / row.total)
+        assert not np.array(row.weights)[~allowed].any()
         # Rotated, the cap is on content and distance, not on content.
         capped = dataclasses.replace(row, capped=[0.0] * 6)
         assert capped.content == [0.0] * 6
