@@ -332,16 +332,14 @@ def test_every_format_has_them(command, format, folder, bert, at):
         assert b"walking" in made and b"##ing" not in made
 
 
-CROSSED = ("cross.npy", "three.npz --context-tokens 'w x y z'")
-
-
 def test_what_does_not_go_together_is_refused_in_one_line(folder, at):
-    np.savez(at / "three.npz", attentions=np.full((3, 1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
-    np.savez(at / "one.npz", attentions=np.full((1, 4, 4), 0.25), tokens=["a", "b", "c", "d"])
+    for name, heads in (("three", (3, 1)), ("one", (1,))):
+        np.savez(at / name, attentions=np.full((*heads, 4, 4), 0.25), tokens=[*"abcd"])
     np.save(at / "cross.npy", np.full((2, 1, 2, 4), 0.25))
     for command, says in (
         ("show one.npz --head rollout", "goes through layers, and"),
-        *((f"show {file} --head rollout", "needs self-attention") for file in CROSSED),
+        ("show cross.npy --head rollout", "needs self-attention"),
+        ("show three.npz --context-tokens 'w x y z' --head rollout", "needs self-attention"),
         *((f"show one.npz --layer {layer}", "needs several layers") for layer in ("all", "mean")),
         ("self 'a b' -m {gpt2} --next -1", "--next"),
     ):

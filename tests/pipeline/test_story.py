@@ -89,12 +89,6 @@ def test_a_words_share_as_the_root_is_that_of_all_trees_summed_one_by_one():
     found = np.zeros(4)
     for above in itertools.product(range(4), repeat=4):
         roots = [i for i, j in enumerate(above) if i == j]
-        if len(roots) == 1 and all(_reaches(above, i, roots[0]) for i in range(4)):
+        if len(roots) == 1 and np.linalg.matrix_power(np.eye(4)[[*above]], 4)[:, roots[0]].all():
             found[roots[0]] += np.prod([weights[i, j] for i, j in enumerate(above)])
     np.testing.assert_allclose(root_shares(weights), found / found.sum(), atol=1e-9)
-
-
-def _reaches(above, i, root):
-    for _ in range(4):
-        i = above[i]
-    return i == root
