@@ -78,6 +78,11 @@ def test_the_numbers_are_those_of_the_formula_in_plain_loops_with_a_softcap_befo
         assert np.abs(steps.capped_scores).max() <= cap
 
 
+def test_scores_far_below_zero_have_weights_too_although_each_exponential_is_0():
+    weights, _ = attend([[1.0], [1.0]], [[-2000.0], [-2001.0]], [[1.0], [2.0]], "causal", scale=1.0)
+    same([weights], [[[1, 0], [1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1))]]])
+
+
 def test_a_score_that_overflows_is_the_cap_itself_and_the_sum_of_huge_exponentials_has_a_logarithm():
     steps = attend([[1000.0], [-1000.0]], [[1.0], [1.0]], [[1.0], [2.0]], scale=1.0, steps=True)
     same([steps.log_sum_exp], [[1000 + math.log(2), -1000 + math.log(2)]])

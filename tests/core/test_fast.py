@@ -229,7 +229,9 @@ def test_scores_of_any_size_give_weights_that_sum_to_one_and_the_winner_of_the_c
 @pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e14), (np.float32, 1e6)])
 def test_the_fast_way_is_left_where_the_largest_sum_of_products_has_no_correct_digit(dtype, most):
     near = np.full((2, 64), math.sqrt(most / 64) * 0.9, dtype)
-    assert fits(near, near, near[:, :1] * 0) and not fits(near * 1.2, near * 1.2, near[:, :1] * 0)
+    nothing, V = near * 0, near[:, :1] * 0
+    assert fits(near, near, V, scale=-1) and not fits(near * 1.2, near * 1.2, V)
+    assert not fits(near, near, V, scale=-2) and not fits(nothing, nothing, V, scale=-np.finfo(dtype).max)
 
 
 def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():
