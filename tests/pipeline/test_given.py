@@ -194,6 +194,13 @@ def test_its_own_json_is_computed_with_again_and_shown(given, right, file):
     assert "do not lead" not in shown and ("× 0.3" in shown) == (given is CAPPED)
 
 
+def test_every_learned_head_s_json_is_computed_with_its_own_distances(file):
+    own = record("self", "she likes hot coffee", "--head", "all", "--steps")
+    again = record("compute", file(**own), "--head", "all")
+    for one, other in zip(own["heads"], again["heads"], strict=True):
+        np.testing.assert_allclose(one["weights"], other["weights"], atol=1e-9)
+
+
 def test_a_scale_of_its_own_json_gives_way_to_another_score(file):
     found = record("compute", file("own.json", **record("compute", file(**QKV), "--steps")), "--score", "dot")
     assert found["scale"] == 1 and np.allclose(found["weights"], attend(Q, K, V, scale=1)[0][0])
@@ -268,12 +275,14 @@ def test_check_computes_with_the_scale_the_cap_and_the_scores(file):
             assert ran.code == code and (code == 0 or "weights" in ran.out)
 
 
-def test_the_other_layout_is_told_with_the_same_scale(file):
+def test_the_weight_that_the_other_layout_changes_most_is_told_with_the_same_scale(file):
     X, W = DRAW.standard_normal((3, 2)), DRAW.standard_normal((3, 2, 2))
-    names = dict(zip(("W_q", "W_k", "W_v"), W, strict=True))
-    note = record("compute", file(X=X, **names, scale=0.01))["notes"][-1]
-    other = attend(X @ W[0].T, X @ W[1].T, X @ W[2].T, scale=0.01)[0]
-    assert any(f"would be {weight:.3f}, not" in note for weight in other.ravel())
+    both = [attend(*(X @ M for M in way), scale=0.3)[0] for way in (W, W.swapaxes(1, 2))]
+    i, j = np.unravel_index(np.abs(both[0] - both[1]).argmax(), (3, 3))
+    for way, (own, other) in ((W, both), (W.swapaxes(1, 2), both[::-1])):
+        names = dict(zip(("W_q", "W_k", "W_v"), way, strict=True))
+        note = record("compute", file(X=X, **names, scale=0.3))["notes"][-1]
+        assert f"q{i} on q{j} would be {other[i, j]:.3f}, not {own[i, j]:.3f}." in note
 
 
 def test_what_is_not_computed_with_is_told(at):
