@@ -39,13 +39,14 @@ def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(tempe
     np.testing.assert_allclose(found["output"], np.array(found["weights"]) @ head["v"], atol=1e-5)
 
 
-def test_a_row_by_hand_has_the_sink_in_its_sum(folder):
-    screen = told("explain", TEXT, "-m", folder, "-q", "c", "--width", "80")
+@pytest.mark.parametrize("temperature", [1, 2])
+def test_a_row_by_hand_has_the_sink_in_its_sum(temperature, folder):
+    screen = told("explain", TEXT, "-m", folder, "-q", "c", "-t", str(temperature), "--width", "80")
     sunk, total = (
         [float(number) for number in re.search(rf"^{name}[ …]+([\d.]+) +([\d.]+)", screen, re.M).groups()]
         for name in (r"\(sink\)", "sum")
     )
-    assert sunk[0] == pytest.approx(math.exp(sink_of(1, 0)), rel=1e-3)
+    assert sunk[0] == pytest.approx(math.exp(sink_of(1, 0) / temperature), rel=1e-3)
     assert total[1] == 1 and sunk[1] == pytest.approx(sunk[0] / total[0], abs=2e-4)
     assert "exp / (sum of exps + exp(sink)); rows sum to 1 with the sink" in " ".join(screen.split())
 
