@@ -54,11 +54,6 @@ def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path
         assert here("self", FOX, "-o", str(tmp_path / name)).err == ""
 
 
-def test_help_and_errors_are_never_coloured():
-    assert "\x1b" not in terminal("self", "--help", env={"FORCE_COLOR": "1"}).out
-    assert "\x1b" not in terminal("self", "", env={"FORCE_COLOR": "1"}).out
-
-
 TERMS = {"xterm | linux | ?": SIXTEEN, "xterm-256color | screen-256color no": INDEXED}
 TERMS |= {"xterm truecolor | xterm-256color 24bit | xterm-direct": TRUE}
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from attn_cli.cli import app as cli, config_files as config
+from attn_cli.cli import config_files as config
 from attn_cli.cli.options import SETTINGS
 from attn_cli.cli.origins import HERE
 from tests.cli.tables import pairs
 from tests.cli.test_startup import imported
+from tests.docs import commands
 from tests.schema import complaints
 from tests.shell import attn, here, record, refused, terminal
 
@@ -85,13 +85,9 @@ def test_what_a_command_does_not_take_is_not_used_there(place):
 
 
 def test_training_follows_no_file():
-    root = typer.main.get_command(cli._app())
-    with root.make_context("attn", ["learn", "train"]) as context:
-        learn = root.get_command(context, "learn")
-        taken = {option.name for option in learn.get_command(None, "train").params if option.envvar}
-        vectors = root.get_command(context, "vectors")
-        assert taken == {"embedding"}
-        assert not {option.name for option in vectors.get_command(None, "train").params if option.envvar}
+    learn, vectors = (commands()[kind, "train"].params for kind in ("learn", "vectors"))
+    assert {option.name for option in learn if option.envvar} == {"embedding"}
+    assert not [option.name for option in vectors if option.envvar]
 
 
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():

@@ -7,7 +7,7 @@ from attn_cli.cli.help import USUAL, own_options
 from attn_cli.settings.declare import GROUPS
 from tests.cli.tables import typed
 from tests.docs import commands, named
-from tests.shell import attn, here, terminal
+from tests.shell import here, terminal
 from tests.thorough import like_cases
 
 ALL = commands()
@@ -97,10 +97,10 @@ def test_the_width_is_that_of_the_option_then_of_its_variable_then_of_columns_th
     assert 45 < max(map(len, shown)) <= 50
 
 
-def test_help_has_no_colour_and_asks_nothing_of_the_other_arguments_or_of_a_file(at):
+def test_help_and_errors_have_no_colour_and_help_asks_nothing_of_the_other_arguments_or_of_a_file(at):
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
-    for args in (["-h"], ["self", "-h"], ["self", "--help"], ["vectors", "import", "-h"]):
-        assert "\x1b" not in attn(*args, env=forced).out
+    for args in (["-h"], ["self", "-h"], ["self", "--help"], ["vectors", "import", "-h"], ["self", ""]):
+        assert "\x1b" not in terminal(*args, env=forced).out
     for args in typed("self --mask casual -h | self -h a b c | vectors import -h"):
         assert here(*args).code == 0
     short, full = (here("self", option).out for option in ("-h", "--help"))

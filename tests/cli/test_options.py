@@ -3,7 +3,6 @@
 import json
 from functools import partial
 
-import numpy as np
 import pytest
 import typer.main
 
@@ -18,7 +17,7 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS, bundled as bundled_model
 from attn_cli.render.formats import formats, render
 from attn_cli.render.ramps import DARK, LIGHT
-from attn_cli.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, View, declared, usual
+from attn_cli.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, View, declared
 from attn_cli.settings.output import PALETTES
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
@@ -131,18 +130,6 @@ def test_the_table_of_defaults_gives_way_to_a_head_of_roles_other_vectors_and_he
     assert TRACES[command](Settings(projection="roles")).shown.name == "relations"
 
 
-def test_masked_shows_the_next_words_and_why_the_mask_exists_and_no_weight_above_the_diagonal():
-    trace = trace_masked(TEXT)
-    assert not np.triu(trace.weights, 1).any()
-    np.testing.assert_allclose(trace.weights.sum(axis=1), 1)
-    first, second = trace.next_words.words[:2]
-    said = " ".join(here("masked", TEXT, "--width", "80").out.split())
-    assert f'no word may look ahead: after "dog" it expects "{first.word}"' in said and second.word in said
-    i = trace.query_tokens.index("dog")  # the row that is furthest above an even share of what it may look at
-    assert f'"dog" looks most at "{trace.key_tokens[trace.weights[i].argmax()]}"' in said
-    assert "Next: attn explain TEXT -p language" in said and "attn masked TEXT --next-at all" in said
-
-
 @pytest.mark.parametrize("n", [MOST_GUESSED, MOST_GUESSED + 1])
 def test_a_long_text_keeps_roles_and_says_so_unless_it_is_asked_what_comes_next(n):
     text = " ".join(["cat"] * n)
@@ -161,10 +148,7 @@ def test_a_mask_in_another_command_changes_no_model(command):
     assert bare["projection"] == under["projection"] and bare["head"] == under["head"]
 
 
-def test_a_batch_keeps_roles_and_help_tells_the_table(tmp_path):
+def test_a_batch_keeps_roles(tmp_path):
     (tmp_path / "lines.txt").write_text(TEXT)
     ran = here("batch", str(tmp_path / "lines.txt"), "--kind", "masked", "--fields", "projection,mask_name")
     assert json.loads(ran.out)["projection"]["name"] == "roles"
-    batch, masked = (" ".join(here(command, "--help").out.split()) for command in ("batch", "masked"))
-    assert "masked has the heads of roles" in batch
-    assert all(f"[default: {usual(field)}" in masked for field in ("projection", "head", "mask"))

@@ -71,12 +71,6 @@ def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
     assert attn("explain", "--context", "likes coffee", input="she sat").out == whole
 
 
-def test_a_pipe_gets_neither_colour_nor_progress():
-    for args in (["self", FOX], ["explain", FOX], ["self", FOX, "-f", "bars"], ["--help"], ["example"]):
-        ran = attn(*args)
-        assert "\x1b" not in ran.out + ran.err and "\r" not in ran.out + ran.err and ran.err == ""
-
-
 def test_the_suffix_of_a_file_chooses_the_format_and_one_that_says_nothing_takes_any(at):
     starts = {"x.txt": "Self-attention", "x.CSV": "query,", "x.tsv": "query\t", "x.md": "# Self"}
     for name, start in starts.items():
