@@ -103,20 +103,20 @@ def test_lines_come_from_a_pipe_and_no_lines_are_no_records(at):
     assert here("batch", "/").code == here("batch", "missing.txt").code == 66
 
 
-def test_a_record_is_there_before_the_next_line_is():
+def test_a_record_is_there_before_the_next_line_is_and_an_interrupt_leaves_whole_lines():
     with started("batch", *RANDOM, **PIPES) as process:
         for text in ("she likes", "the cat"):
             process.stdin.write(f"{text}\n".encode())
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["query_tokens"] == text.split()
+        process.stdin.write(b"she likes coffee\n" * 50)
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
-
-
-def test_a_variable_is_blamed_with_the_line(at):
-    got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
-    error = error_of(got.err)
-    assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
+        assert (process.wait(timeout=60), said) == (130, b"")
+    assert rest == b"" or rest.endswith(b"\n")
 
 
 def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
@@ -202,11 +202,14 @@ def test_a_file_holds_all_records_or_is_not_made(at):
     assert Path("x.jsonl").read_text() == here("batch", bad, *RANDOM, "--keep-going").out
 
 
-def test_a_standing_wish_for_another_format_is_none_for_a_batch(at):
+def test_a_standing_wish_for_another_format_is_none_for_a_batch_and_a_variable_is_blamed_with_the_line(at):
     Path("attn.toml").write_text('format = "table"\ncolor = "always"\nembedding = "random"\n[batch]\ndim = 3')
     got = here("batch", write(["a b"]), *ALL, env={"ATTN_FORMAT": "csv"})
     assert json.loads(got.out)["embedding"]["dim"] == 3
     assert got.err == "attn: settings from attn.toml: embedding, dim.\n"
+    got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
+    error = error_of(got.err.splitlines(keepends=True)[-1])
+    assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
 
 
 def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
@@ -215,18 +218,6 @@ def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
     if Path("/dev/full").exists():
         got = shell("attn batch lines.txt -e random > /dev/full", cwd=at)
         assert got.code == error_of(got.err)["code"] == 74
-
-
-def test_an_interrupt_leaves_whole_lines():
-    with started("batch", *RANDOM, **PIPES) as process:
-        process.stdin.write(b"she likes coffee\n" * 50)
-        process.stdin.flush()
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest, said = process.stdout.read(), process.stderr.read()
-        process.stdin.close()
-        assert (process.wait(timeout=60), said) == (130, b"")
-    assert rest == b"" or rest.endswith(b"\n")
 
 
 def test_progress_is_shown_to_who_watches_and_taken_away(at):
