@@ -28,11 +28,10 @@ def asked(ran, code, meant):
 
 MISTYPED = """
 slef "a b" => self | Self "a b" => self | vectors neerest => nearest | learn trian => train
---versoin => --version | self "a b" --tempratur 2 => --temperature
-self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
+--versoin => --version | self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
 vectors nearest the --topp 3 => --top | learn train x.conllu --epoch 3 => --epochs
-self "a b" --mask casual => causal | self "a b" --mask windw:2 => window:N
-self "a b" --head sbject => subject | self "a b" -e random --heads 2 --head al => all
+self "a b" --mask windw:2 => window:N | self "a b" --head sbject => subject
+self "a b" -e random --heads 2 --head al => all
 self "a b" -p role => roles | self "a b" -e wrd2vec => word2vec | self "a b" -q aa => a
 self "a b" -o weights.jsn => .json | explain "a b" --only tokens,sofmax => softmax
 explain "a b" --from quries => queries | example cofee => coffee
