@@ -6,6 +6,7 @@ import pytest
 
 from attn_cli.render.ramps import ramp, text_on
 from tests.cli.tables import apart, typed
+from tests.render.document import test_documents as documents
 from tests.shell import SGR, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -102,6 +103,14 @@ def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
         assert high > low + 200, background
 
 
+def luminance(rgb: tuple[int, ...]) -> float:
+    return documents.luminance(bytes(rgb).hex())
+
+
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    return documents.contrast(bytes(one).hex(), bytes(other).hex())
+
+
 def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_and_from_black():
     for rgb in (*ramp("either", False), *ramp("either", True)):
         assert min(contrast(rgb, (255,) * 3), contrast(rgb, (0,) * 3)) >= 3
@@ -113,16 +122,6 @@ def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_an
         assert drawn and drawn <= {*ramp("either"), *ramp("either", True)}
     text = here("self", FOX, "--color", "always", env=env).out
     assert re.search(r"jumped +\x1b\[0m +\.001", text), "the least weights are on no colour"
-
-
-def luminance(rgb: tuple[int, ...]) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_every_number_stands_out_from_its_shade_and_each_palette_has_shades_of_its_own_in_order_of_lightness():

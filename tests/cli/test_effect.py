@@ -201,9 +201,8 @@ def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt
 
 def test_the_differences_are_of_the_words_that_the_model_says():
     found = record(*CAT)
-    first, second = (
-        {word.word: word for word in trace_masked(text, Settings(next=50)).next_words.words} for text in CAT
-    )
+    each = [trace_masked(text, Settings(next=50)).next_words.words for text in CAT]
+    first, second = ({word.word: word for word in words} for words in each)
     target, against = found["target"]["token"], found["against"]["token"]
     assert (target, against) == (next(iter(first)), next(iter(second)))
     for said, difference in ((first, "clean_difference"), (second, "corrupt_difference")):

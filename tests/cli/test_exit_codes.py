@@ -220,9 +220,7 @@ CHANGED = """
 """
 
 
-UNEQUAL = json.dumps(
-    {"heads": [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]}
-)
+UNEQUAL = [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]
 BAD = {
     "--mask": [
         *files("txt", "1 0/1/", "", "\ufeff1 0\n1 1\n".encode("utf-16-le")),
@@ -231,7 +229,8 @@ BAD = {
         *files("safetensors", struct.pack("<Q", 1 << 62) + b"{}"),
     ],
     "-p": [
-        *files("json", "", "{}", "[1, 2]", "not json", b'{"W_q": 1' + b"0" * 5000 + b"}", UNEQUAL),
+        *files("json", "", "{}", "[1, 2]", "not json", b'{"W_q": 1' + b"0" * 5000 + b"}"),
+        *files("json", json.dumps({"heads": UNEQUAL})),
         *files("json", *(_weights(**json.loads(f"{{{changed}}}")) for changed in apart(CHANGED))),
         *files("json", _weights().replace(b"1.0", b"1e999"), _weights().replace(b"1.0", b"NaN")),
         *files("json", json.dumps({"W_q": BODY, "W_k": BODY})),
@@ -359,13 +358,14 @@ def test_an_output_that_cannot_be_created_is_73(at):
     assert sorted(p.name for p in at.iterdir()) == ["folder.txt", "text.txt"]
 
 
-SHOWN = (
-    "--version | --help | self --help | schema | self x | explain x | self x -f csv | example | vectors info"
-)
+SHOWN = """
+--version | --help | self --help | schema | self x | explain x | self x -f csv | example | vectors info
+vectors nearest the | --show-completion bash
+"""
 
 
 @linux
-@pytest.mark.parametrize("command", apart(f"{SHOWN} | vectors nearest the | --show-completion bash"))
+@pytest.mark.parametrize("command", apart(SHOWN))
 @like_cases
 def test_a_full_or_closed_standard_output_is_74(command):
     refused(shell(f"attn {command} > /dev/full"), 74)
@@ -423,16 +423,14 @@ def test_a_variable_counts_for_a_result_and_for_an_error_alike(at):
 
 CHOICES = {  # an option, and some of its values
     words[0]: words[1:] or [""]
-    for words in typed(
-        """
+    for words in typed("""
         --tokenizer words whitespace characters | -e random word2vec v.txt | --dim 1 3 8 | --heads 1 2 3
         --oov model zero random skip error | -p roles identity random p.json | --head 0 1 subject mean all
         --layer 0 1 | --layout in-out out-in | --score scaled dot cosine | -t 1e-6 0.5 100 1e300 | -q 0 THE zebra
         --mask none causal causal-bottom-right window:0 window:999999999 m.txt | --mask-true allowed blocked
         --top 1 1000000 | -f table bars json jsonl csv tsv markdown | --precision 0 6 17 | --color always never
         --width 20 80 | --keep-punctuation | --full | --tidy | --steps
-        """
-    )
+        """)
 }
 TEXTS = apart("the cat sat on the mat | a | a b | Don't e-mail 3.14! | 😀 👩‍👩‍👧 🇬🇧 | the the | zzxq qqzz")
 TEXTS += ["x" * 200]

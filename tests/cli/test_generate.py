@@ -62,13 +62,10 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_on
 
 
 def test_a_pretrained_model_s_row_and_words_are_those_of_masked(letters):
-    for place in (("--layer", "0", "--head", "1"), ()):
-        text = "ab a"
-        for one in steps("ab a", "-m", letters, *place, "--count", "6"):
-            settings = Settings(
-                model=letters, layer=int(place[1]) if place else None, head="1" if place else None
-            )
-            trace = trace_masked(text, settings)
+    for place in ({"layer": 0, "head": "1"}, {}):
+        text, options = "ab a", [word for name in place for word in (f"--{name}", str(place[name]))]
+        for one in steps("ab a", "-m", letters, *options, "--count", "6"):
+            trace = trace_masked(text, Settings(model=letters, **place))
             np.testing.assert_allclose(one["weights"], trace.weights[-1], rtol=0, atol=FLOAT32)
             assert one["id"] == trace.next_words.words[0].id
             text += one["word"]
@@ -129,9 +126,8 @@ def test_chances_and_what_would_be_written_twice_are_those_of_transformers(asked
         scores = transformers.NoRepeatNGramLogitsProcessor(n)(torch.tensor([tokens]), torch.zeros(1, 6))[0]
         forbidden = torch.nonzero(torch.isinf(scores)).flatten().tolist()
         assert sorted({*Sampling(no_repeat=n).repeating(tokens)}) == forbidden != []
-        less = transformers.RepetitionPenaltyLogitsProcessor(n / 2.5)(
-            torch.tensor([tokens]), torch.tensor(logits)[None]
-        )
+        penalty = transformers.RepetitionPenaltyLogitsProcessor(n / 2.5)
+        less = penalty(torch.tensor([tokens]), torch.tensor(logits)[None])
         found = Sampling(repetition_penalty=n / 2.5).penalized(logits, [-1, *tokens])
         np.testing.assert_allclose(found, less[0], rtol=1e-12)
 

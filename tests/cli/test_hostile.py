@@ -209,6 +209,10 @@ vectors info t.safetensors -f json => 0 | vectors nearest EVIL -e t.safetensors 
 self "a b" -e EVIL.txt => 0 | explain "a b" -e EVIL.txt => 0 | vectors info EVIL.txt => 0
 self "a b" -o newEVIL.json => 0
 """
+OF_ITS_HEADS = """
+self | explain | explain -q likes | self -f bars | self --head all | self --head all --precision 3
+self --head all -f bars | self --head mean | self --steps | self -f csv | cross coffee
+"""
 OF_A_MODEL = """
 self she -p MODEL --head nosuch => 2 | self she -p MODEL --layer 5 => 2 | self she -p MODEL --heads 2 => 2
 self she -p MODEL -e random => 65 | learn score MODEL none.conllu => 66
@@ -242,11 +246,7 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
     with Path(name).open("wb") as stream:
         write_safetensors(stream, arrays, about | {"heads": json.dumps(names), "facts": json.dumps(facts)})
     own = ("she likes coffee", "-p", name)
-    shown = typed(
-        "self | explain | explain -q likes | self -f bars | self --head all | self --head all --precision 3"
-        " | self --head all -f bars | self --head mean | self --steps | self -f csv | cross coffee"
-    )
-    for args in [*shown, ["self", "--head", names[1]]]:
+    for args in [*typed(OF_ITS_HEADS), ["self", "--head", names[1]]]:
         assert inert(here(*args, *own)).code == 0, args
         assert not unsafe(SGR.sub("", here(*args, *own, "--color", "always").out))
     for args in (["self"], ["explain"], ["self", "--head", "all"]):

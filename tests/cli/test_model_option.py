@@ -45,9 +45,8 @@ def test_the_commands_show_what_the_model_computes_and_its_name_but_not_where_it
 def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in_the_json(tmp_path):
     folder = small_gpt2(tmp_path / "gpt2")
     byte_pairs(folder, ("a", "b", "c", "d", "Ġ", "Ġa"), ["Ġ a"])
-    for command, *args in typed(
-        "masked | explain -f html | heads --rollout | compare --vary score=dot,scaled"
-    ):
+    shown = typed("masked | explain -f html | heads --rollout | compare --vary score=dot,scaled")
+    for command, *args in shown:
         out = shell.told(command, "db ac", "-m", folder, *args)
         assert "␣a" in out and "Ġ" not in out
     raw = record("masked", "db ac", "-m", folder)
@@ -62,9 +61,8 @@ def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(
     for args, env in (((), {"ATTN_MODEL": folder}), (("-m", folder), standing)):
         np.testing.assert_allclose(weights("self", TEXT, *args, env=env), expected, atol=FLOAT32)
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
-    assert (
-        record("self", "a b", "-e", "random", env={"ATTN_MODEL": folder})["embedding"]["source"] == "random"
-    )
+    found = record("self", "a b", "-e", "random", env={"ATTN_MODEL": folder})
+    assert found["embedding"]["source"] == "random"
     with pytest.raises(UsageError, match="takes the place of --embedding"):
         trace_self(TEXT, Settings(model=folder, embedding="random"))
     with pytest.raises(InputError, match="cuts its text itself"):
@@ -96,18 +94,15 @@ def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name,
         said = refused(command, TEXT, "-m", folder, *typed)
         assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", said)
     assert (name in REPLACED_BY_MODEL) == ("takes the place" in said)
-    assert option[2:] in refused(
-        "compare", TEXT, "-m", folder, "--vary", f"{option[2:]}=default,{BESIDE[name]}"
-    )
+    varied = f"{option[2:]}=default,{BESIDE[name]}"
+    assert option[2:] in refused("compare", TEXT, "-m", folder, "--vary", varied)
 
 
-BOTH = told(
-    """
-    dabca -m gpt2 --vary head=0,1 => dabca --head 0; dabca --head 1
-    "the cat" --with "the cats" -m bert --layer 1 --head 0 => "the cat" HERE; "the cats" HERE
-    "the cat" -m bert --vary mask=none,causal => "the cat"; "the cat" --mask causal
-    """
-)
+BOTH = told("""
+dabca -m gpt2 --vary head=0,1 => dabca --head 0; dabca --head 1
+"the cat" --with "the cats" -m bert --layer 1 --head 0 => "the cat" HERE; "the cats" HERE
+"the cat" -m bert --vary mask=none,causal => "the cat"; "the cat" --mask causal
+""")
 
 
 @pytest.mark.parametrize(("args", "each"), BOTH)
@@ -135,9 +130,8 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, bert):
     found = shell.record("explain", "the cat", *options, *given)
     for one, text in zip(found["records"], ("the cat", other), strict=True):
         np.testing.assert_allclose(one["weights"], weights("self", text, *options), atol=FLOAT32)
-    assert {(one["old"], one["new"]) for one in found["swap"]["words"]} == {
-        tuple(one.lower().split("=")) for one in swaps
-    }
+    swapped = {f"{one['old']}={one['new']}" for one in found["swap"]["words"]}
+    assert swapped == {one.lower() for one in swaps}
     lead = found["swap"]["rows"][0]["lead"]
     np.testing.assert_allclose(lead["by_query"] + lead["by_keys"], np.diff(lead["content"])[0], atol=1e-6)
     assert here("explain", "the cat", *options, *given).code == 0

@@ -59,9 +59,8 @@ def test_every_choice_and_both_ends_of_a_range_are_accepted_and_no_other_value(n
 
 
 def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_command_line():
-    with pytest.raises(
-        ValueError, match=r"^score cannot be 'dto'. Did you mean dot\? Choose scaled, dot, cosine\.$"
-    ):
+    said = r"^score cannot be 'dto'. Did you mean dot\? Choose scaled, dot, cosine\.$"
+    with pytest.raises(ValueError, match=said):
         Settings(score="dto")
     with pytest.raises(ValueError, match=r"^pad_side cannot be 'up'\. Choose right, left\.$") as caught:
         Settings(pad_side="up")

@@ -118,15 +118,11 @@ def test_the_width_flag_beats_columns_which_beat_the_terminal():
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
 def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env, at):
     cafe = "café noir 中文 😀 naïve"
-    runs = [
-        [cafe if word == "CAFE" else word for word in words]
-        for words in typed(
-            """
+    lines = typed("""
             self CAFE | self CAFE -f bars | self CAFE -f markdown | self CAFE -f csv | explain CAFE | --help
             masked CAFE -q noir --color always | explain --help | example | vectors info | vectors nearest noir
-            """
-        )
-    ]
+            """)
+    runs = [[cafe if word == "CAFE" else word for word in words] for words in lines]
     for args in some(runs, list(ASCII).index(env)):
         ran = attn(*args, env=env)
         assert ran.code == 0 and ran.out.isascii() and ran.err.isascii() and "Traceback" not in ran.err, args

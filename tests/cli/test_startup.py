@@ -88,9 +88,8 @@ def look(event, args):
 sys.addaudithook(look)
 __import__("runpy").run_module("attn_cli", run_name="__main__")
 """
-    for args in typed(
-        "explain she | vectors nearest cat | self x -e https://x.y/z.txt | self x -m org/model"
-    ):
+    lines = "explain she | vectors nearest cat | self x -e https://x.y/z.txt | self x -m org/model"
+    for args in typed(lines):
         ran = python(guard, *args)
         assert ran.code in (0, 65, 66) and "socket" not in ran.err
 
