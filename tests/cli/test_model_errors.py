@@ -92,9 +92,3 @@ def test_an_expression_that_never_ends_leaves_one_line_on_standard_error(folder)
     (folder / "tokenizer.json").write_text(json.dumps(told))
     ran = attn("self", "a" * 200 + "b", "-m", str(folder), timeout=60)
     assert ran.code == 65 and ran.err.count("\n") == 1, ran.err
-
-
-def test_a_text_longer_than_the_model_s_places_says_how_many_it_reads(folder):
-    assert here("self", "dabca" * 2, "-m", str(folder)).code == 0  # its table has ten rows
-    said = refused("self", "dabca" * 2 + "d", "-m", str(folder), code=65)
-    assert f"The text has 11 tokens; {folder} reads at most 10. Give a part of it." in said

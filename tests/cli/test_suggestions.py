@@ -15,9 +15,7 @@ from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.views.steps import walk
 from attn_cli.settings import Settings
 from tests.cli.tables import told, typed
-from tests.docs import commands
 from tests.shell import here, pasted
-from tests.thorough import like_cases
 
 
 def asked(ran, code, meant):
@@ -30,6 +28,7 @@ MISTYPED = """
 slef "a b" => self | Self "a b" => self | vectors neerest => nearest | learn trian => train
 --versoin => --version | self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
 vectors nearest the --topp 3 => --top | learn train x.conllu --epoch 3 => --epochs
+self "a b" --score dto => dot | self "a b" -f jsom => json
 self "a b" --mask windw:2 => window:N | self "a b" --head sbject => subject
 self "a b" -e random --heads 2 --head al => all
 self "a b" -p role => roles | self "a b" -e wrd2vec => word2vec | self "a b" -q aa => a
@@ -46,26 +45,6 @@ vectors export -o vectors.vc => .vec | config maskd => masked | --show-completio
 def test_a_mistyped_name_is_2_and_the_nearest_is_asked_for(args, meant, at):
     asked(here(*args), 2, meant)
     assert list(at.iterdir()) == []
-
-
-def choices():
-    """Return the options that have choices, each list of them once: a command, the option, its choices."""
-    found = {}
-    for words, command in commands().items():
-        for option in command.params:
-            if option.param_type_name == "option" and (known := getattr(option.type, "choices", ())):
-                found.setdefault((option.opts[-1], tuple(known)), words)
-    return [(words, *option) for option, words in found.items()]
-
-
-@pytest.mark.parametrize(("words", "option", "known"), choices(), ids=lambda value: "".join(value)[:30])
-@like_cases
-def test_every_option_with_choices_asks_for_the_nearest(words, option, known):
-    for one in known:
-        wrong = one + "~"
-        ran = here(*words, option, wrong)
-        assert ran.code == 2 and f"'{wrong}' is not one of" in ran.err
-        assert f"Did you mean {one}? " in ran.err
 
 
 VALUES = """
