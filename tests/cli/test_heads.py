@@ -293,24 +293,6 @@ def test_what_hides_masks_or_warms_a_models_heads_does_so_here_too(bert, tokeniz
 V, PLACES, D = 6, 12, 24  # a token's number, then its place, then nothing, all as one number among zeros
 
 
-@pytest.fixture(scope="module", autouse=True)
-def read_once():
-    """Have the vectors of all 40,000 words made once, and not for every run."""
-    made, embed = {}, lookup.embed
-
-    def kept(words, *how, **named):
-        if named:  # of a text, and not of all words
-            return embed(words, *how, **named)
-        key = tuple(words), how[0].fingerprint(), *map(id, how[1:])
-        if key not in made:
-            made[key] = embed(words, *how), how  # which keep their ids
-        return made[key][0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup, "embed", kept)
-        yield
-
-
 @pytest.mark.parametrize("frames", [(0, 0), (1, 0), (1, 1)], ids=str)
 def test_patterns_written_down_by_hand_have_a_score_of_one(frames):
     before, after = frames

@@ -40,12 +40,10 @@ def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_an
 
 
 def test_what_people_use_most_is_there_and_is_no_more_than_eight():
-    by_path = {named(words): words for words in ALL}
-    assert set(USUAL) <= set(by_path)
+    known = {named(words): options(words) if words else COMMANDS for words in ALL}
     for name, listed in USUAL.items():
         usual = listed.split()
-        known = COMMANDS if name == "attn" else options(by_path[name])
-        assert set(usual) <= set(known), name
+        assert set(usual) <= set(known[name]), name
         assert len(set(usual)) == len(usual) <= MOST_OPTIONS
 
 
