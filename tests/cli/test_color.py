@@ -32,7 +32,6 @@ yes | never no | NO_COLOR=1 no | NO_COLOR= yes | CLICOLOR=0 no | CLICOLOR=1 yes 
 CLICOLOR_FORCE=0 yes | CLICOLOR=0 CLICOLOR_FORCE=1 yes | TERM=dumb no | TERM=dumb always yes | TERM=? yes
 """
 
-
 CASES = [*((here, case) for case in apart(IN_A_PIPE)), *((terminal, case) for case in apart(ON_A_TERMINAL))]
 
 

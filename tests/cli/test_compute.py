@@ -83,7 +83,6 @@ ONES = {"W_q": np.ones((5, 2)), "W_k": np.ones((5, 2))}
 STACK = DRAW.standard_normal((2, 3, 4))
 STACKS = {"X": X, "W_q": STACK, "W_k": STACK, "W_v": STACK}
 
-
 REFUSED = [  # a record, and what the message says, apart by ;
     ({"Q": X, "K": CONTEXT[:, :2], "V": CONTEXT}, "Q;(4, 3);K;(5, 2);columns"),
     ({"Q": X, "K": CONTEXT, "V": X}, "K;(5, 3);V;(4, 3);value"),

@@ -210,7 +210,6 @@ CHANGED = """
 "layout": "diagonal" | "score": "best" | "W_q": [[]]
 """
 
-
 UNEQUAL = [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]
 BAD = {
     "--mask": [

@@ -42,34 +42,30 @@ def steps(*args):
     return found
 
 
-@pytest.mark.parametrize("begun", [KING, "When the old man came home"])  # the second goes on with a comma
-def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_one_there(begun):
-    text = begun
-    for one in steps(begun, "--count", "5", "--runners-up", "4"):
-        trace = trace_masked(text, Settings(next=6))
+COMMA = "When the old man came home"  # the model goes on with one
+WRITTEN = [(KING, {}), (COMMA, {}), ("ab a", {"model": ""}), ("ab a", {"model": "", "layer": 0, "head": "1"})]
+
+
+@pytest.mark.parametrize(("begun", "place"), WRITTEN)
+def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_one_there(
+    begun, place, letters
+):
+    place, space, text = place | ({"model": letters} if place else {}), "" if place else " ", begun
+    options = [word for name in place for word in (f"--{name}", str(place[name]))]
+    for one in steps(begun, *options, "--count", "5", "--runners-up", "4"):
+        trace = trace_masked(text, Settings(next=6, **place))
         named = [found._asdict() for found in trace.next_words.words if found.id is not None][:5]
         said = [{key: one[key] for key in ("word", "probability", "id", "logit")}, *one["runners_up"]]
         best = sorted(said, key=lambda word: -word["probability"])
-        assert [word["id"] for word in best] == [word["id"] for word in named]
+        assert [word["id"] for word in best] == [word["id"] for word in named] and best[0]["id"] == one["id"]
         for mine, theirs in zip(best, named, strict=True):
             assert mine["probability"] == pytest.approx(theirs["probability"], rel=1e-4)
         np.testing.assert_allclose(one["weights"], trace.weights[-1], rtol=0, atol=FLOAT32)
         assert (one["layer"], one["head"]) == (trace.projection.layer, trace.shown.name)
         assert tuple(one["key_tokens"]) == trace.key_tokens
-        text += f" {one['word']}"
-    assert ("," in one["written"]) == (begun != KING)
+        text += f"{space}{one['word']}"
+    assert ("," in one["written"]) == (begun == COMMA)
     assert one["written"].replace(",", " ,") == text.removeprefix(begun)  # no space stands before a comma
-
-
-def test_a_pretrained_model_s_row_and_words_are_those_of_masked(letters):
-    for place in ({"layer": 0, "head": "1"}, {}):
-        text, options = "ab a", [word for name in place for word in (f"--{name}", str(place[name]))]
-        for one in steps("ab a", "-m", letters, *options, "--count", "6"):
-            trace = trace_masked(text, Settings(model=letters, **place))
-            np.testing.assert_allclose(one["weights"], trace.weights[-1], rtol=0, atol=FLOAT32)
-            assert one["id"] == trace.next_words.words[0].id
-            text += one["word"]
-        assert "ab a" + one["written"] == text
 
 
 def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_more_places(

@@ -51,7 +51,6 @@ STORY_KEYS = [  # what is pressed one after the other, and the part that is show
     *((f"xé{ESC}[15~{ESC}x{ESC}[[A\x0cn", 2), ("\x1cn", 3)),  # what means nothing changes nothing
 ]
 
-
 WALK_KEYS = [  # of more than ten parts
     *(("2\r\r", 3), ("11", 11)),  # an Enter right after a number that needed none goes no further
     *(("1\r", 1), ("n", 2), ("1", 1)),  # one that may go on is taken at Enter, or after a second
