@@ -277,6 +277,7 @@ def words() -> st.SearchStrategy[list[str]]:
 )
 @example(["\ud800", "\x1b", "a\udfff", "nul\0", "\U0010ffff", "e\u0301"], 40, 256, "utf-8", "none")
 @example(["\u0301", "\u200d\u200d", "\ufe0f"], 24, 0, "utf-8", "causal")
+@example(["世界" * 20, "a" * 30], 20, 0, "utf-8", "none")  # wide, and longer than a line
 @example([" ", "\u3000", "\xa0", "  x"], 24, 0, "utf-8", "none")
 @example(["\\", "|", "`", "\\\\|", "a\nb", "tab\tstop", "\u2028"], None, 0, "ascii", "none")
 def test_any_tokens_are_inert_fit_can_be_written_and_keep_their_columns(
