@@ -13,7 +13,7 @@ from attn_cli.pipeline.passes import open_passes
 from attn_cli.render.views.patch import screen
 from attn_cli.settings.output import View
 from tests.cli.tables import typed
-from tests.models.checkpoints.by_hand import byte_pairs, gemma2, gpt2, saved, small_gpt2
+from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, gpt2, saved, small_gpt2
 from tests.schema import printed
 from tests.shell import here, plain, refused, rows
 
@@ -67,6 +67,14 @@ def test_parts_that_a_model_multiplies_as_it_adds_them_count_so(times, tmp_path,
     byte_pairs(folder)
     found = told("dabc", "-m", folder)
     assert {one["part"] for one in found["parts"]} >= {"head", "mlp", "embedding"}
+
+
+def test_a_cap_on_logits_is_told_where_there_is_one(letters, tmp_path, tokenizers):
+    capped = saved(tmp_path / "gemma2", GEMMA2 | {"final_logit_softcapping": 1.5}, gemma2())
+    byte_pairs(capped)
+    for folder, is_told in ((capped, True), (letters, False)):
+        out = here("effect", "dabc", "-m", folder, "--measure", "knock-out").out
+        assert ("is before the cap on logits" in out) == is_told
 
 
 @pytest.mark.parametrize("more", [(), ("--knock-out-with", "mean")])
