@@ -11,11 +11,11 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
-from tests.bench.row import HEAD, ONE_BLAS_THREAD, Row
+from tests.bench.row import HEAD, ONE_BLAS_THREAD
 
 # A module, and its function that yields rows.
 PARTS = {
@@ -49,11 +49,18 @@ def main() -> None:
     if "table" in parts:
         table()
         return
-    found: list[Row] = []
+    pairs = {"pairs": asked.pairs} if asked.pairs else {}
+    places = [PARTS[name].split(".") for name in parts if name in PARTS]
+    measured = [getattr(import_module(f"tests.bench.{module}"), rows)(**pairs) for module, rows in places]
+    groups = [name for name in parts if name in attention.GROUPS]
+    if groups or "attention" in parts:
+        cases = attention.chosen(groups, asked.all, asked.tokens, asked.threads)
+        measured.append(attention.rows(cases, **pairs, threads=asked.threads))
+    found = []
     print("A ratio is what attn takes over what the other does, a median of pairs: below 1, attn takes less.")
     print(f"{attention.machine()}\n{HEAD}")
     try:
-        for row in rows(parts, asked):
+        for row in chain(*measured):
             found.append(row)
             print(row, flush=True)
     except KeyboardInterrupt:
@@ -64,21 +71,6 @@ def main() -> None:
         asked.json.write_text(json.dumps([row.to_dict() for row in found], indent=1), encoding="utf-8")
 
 
-def rows(parts: list[str], asked: argparse.Namespace) -> Iterator[Row]:
-    """Yield the rows of each part, those of attention together."""
-    from tests.bench import attention
-
-    pairs = {"pairs": asked.pairs} if asked.pairs else {}
-    for name in parts:
-        if name in PARTS:
-            module, _, function = PARTS[name].partition(".")
-            yield from getattr(import_module(f"tests.bench.{module}"), function)(**pairs)
-    groups = [name for name in parts if name in attention.GROUPS]
-    if groups or "attention" in parts:
-        cases = attention.chosen(groups, asked.all, asked.tokens, asked.threads)
-        yield from attention.rows(cases, **pairs, threads=asked.threads)
-
-
 def table() -> None:
     """Measure every part that speed is judged by, each in a process of its own."""
     from tests.older_processor import LOOPS, in_use, older
@@ -86,11 +78,9 @@ def table() -> None:
     narrow, _ = older({}, in_use(), platform.machine())
     narrow |= {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     for part, computes in TABLE.items():
-        kinds = {f"{part}:": {}, f"{part}, kept to AVX2:": narrow if computes and LOOPS in narrow else None}
-        for title, variables in kinds.items():
-            if variables is None:
-                continue
-            print(f"\n{title}", flush=True)
+        kinds = {"": {}, ", kept to AVX2": narrow} if computes and LOOPS in narrow else {"": {}}
+        for kind, variables in kinds.items():
+            print(f"\n{part}{kind}:", flush=True)
             done = subprocess.run([sys.executable, "-m", "tests.bench", part], env=os.environ | variables)
             if done.returncode:
                 print(f"{part}: not measured to its end (exit code {done.returncode})", file=sys.stderr)

@@ -3,34 +3,31 @@
 Both sides are called in turn, so that whatever else the machine does slows both; each begins in every other pair.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import platform
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from timeit import timeit
-from typing import Any
 
 import numpy as np
 
 from attn_cli.core.threads import processors
 from tests.bench import sides
-from tests.bench.drawing import drawing
 from tests.bench.row import Row, ran
-from tests.bench.sides import Case, Side, Sides
+from tests.bench.sides import Case, Side
 
 # What stands in the column "against"; docs/bench.md says what each is.
 EXPLICIT, FUSED, TEXTBOOK, FLOOR = "PyTorch", "PyTorch SDPA", "NumPy", "floor"
 ALONE, ONE_THREAD, BESIDE, RICH = "output alone", "one thread", "one thread, busy", "rich.table"
 RETURNED, LINEAR = "the weights", "1 KiB/token"
-RACES: dict[str, Callable[[Case, int], Sides]] = {
+RACES = {
     EXPLICIT: sides.explicit, FUSED: sides.fused, TEXTBOOK: sides.textbook, FLOOR: sides.floor,
-    ALONE: sides.output_alone, ONE_THREAD: sides.one_thread, BESIDE: sides.beside_another, RICH: drawing,
+    ALONE: sides.output_alone, ONE_THREAD: sides.one_thread, BESIDE: sides.beside_another, RICH: sides.drawing,
 }  # fmt: skip
 SAMPLE = 0.02  # seconds; a shorter call is repeated for one sample
 QUICK, MORE = 0.1, 3  # a pair that takes fewer seconds is measured so many times as often
@@ -70,9 +67,7 @@ CASES = (
 GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
 
 
-def chosen(
-    groups: Sequence[str] = (), everything: bool = False, tokens: int | None = None, threads: int = 1
-) -> list[Case]:
+def chosen(groups=(), everything=False, tokens: int | None = None, threads: int = 1) -> list[Case]:
     """Return the cases of a run: those that take about a minute, or all, or all of some groups.
 
     With `tokens` every case but a drawing has that size. The ratios to reach hold only for the sizes above and
@@ -94,29 +89,25 @@ def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Ro
             continue
         if case.against in (ONE_THREAD, BESIDE) and processors() < 2:
             continue
-        yield _memory(case) if case.group == "memory" else _raced(case, pairs, threads)
+        if case.group == "memory":
+            ours = int(ran([sys.executable, "-c", CHILD, json.dumps(case)]).out)
+            returned = case.heads * case.tokens**2 * FLOAT32
+            theirs = returned if case.against == RETURNED else case.tokens * BYTES_A_TOKEN + FIXED_BYTES
+            yield Row(f"peak, {_named(case)}", case.against, [ours], [theirs], case.to_reach, "B")
+            continue
+        with sides.fastest_pytorch(threads):
+            both = RACES[case.against](case, threads)
+            if both.check is not None:
+                both.check()
+            with both.around():
+                times = race(both.ours, both.theirs, pairs)
+        yield Row(_named(case), case.against, *times, case.to_reach)
 
 
 def judged(pairs: int = 7) -> Iterator[Row]:
     """Yield what attention is judged by: beside PyTorch on one thread, and two threads over one."""
     groups, against = ("weights", "output", "threads"), (EXPLICIT, FUSED, ONE_THREAD)
     return rows((one for one in CASES if one.group in groups and one.against in against), pairs)
-
-
-def _raced(case: Case, pairs: int, threads: int) -> Row:
-    with sides.fastest_pytorch(threads):
-        both = RACES[case.against](case, threads)
-        if both.check is not None:
-            both.check()
-        with both.around():
-            return Row(_named(case), case.against, *race(both.ours, both.theirs, pairs), case.to_reach)
-
-
-def _memory(case: Case) -> Row:
-    ours = int(ran([sys.executable, "-c", CHILD, json.dumps(case)]).out)
-    returned = case.heads * case.tokens**2 * FLOAT32
-    theirs = returned if case.against == RETURNED else case.tokens * BYTES_A_TOKEN + FIXED_BYTES
-    return Row(f"peak, {_named(case)}", case.against, [ours], [theirs], case.to_reach, "B")
 
 
 def _named(case: Case) -> str:
@@ -134,7 +125,7 @@ def race(ours: Side, theirs: Side, pairs: int) -> tuple[list[float], list[float]
     for which in (0, 1, 0, 1) if is_quick else ():  # twice, as the first calls are slow
         numbers[which] = max(1, math.ceil(SAMPLE / max(_seconds(both[which], numbers[which]), 1e-9)))
     # A long pair is not repeated: the one that showed how long it takes is the first sample.
-    samples: tuple[list[float], list[float]] = ([], []) if is_quick else ([once[0]], [once[1]])
+    samples = ([], []) if is_quick else ([once[0]], [once[1]])
     for n in range(len(samples[0]), MORE * pairs if is_quick else pairs):
         for which in (0, 1) if n % 2 == 0 else (1, 0):
             samples[which].append(_seconds(both[which], numbers[which]))
@@ -159,26 +150,22 @@ def peak(case: Case) -> int:
     with suppress(OSError):  # the peak becomes what is held now, where the system can do that
         Path("/proc/self/clear_refs").write_text("5")
     before = held_at_most()
-    answer = call()
-    after = held_at_most()
-    del answer
-    return after - before
+    _answer = call()
+    return held_at_most() - before
 
 
 def held_at_most() -> int:
     """Return the most bytes that this process has held at a time."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def machine() -> str:
     """Return what is measured on: the processors, NumPy and its BLAS, and PyTorch where it is installed."""
     name, torch = platform.processor(), sides.pytorch()
     with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    config: Any = np.show_config(mode="dicts") or {}
-    blas = config.get("Build Dependencies", {}).get("blas", {})
+        listed = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)
+        name = listed[1] if listed else name
+    blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     return (
         f"Processors: {processors()} ({name}), {platform.system()} {platform.machine()}, Python "
         f"{platform.python_version()}, NumPy {np.__version__} with {blas.get('name')} {blas.get('version')}, "

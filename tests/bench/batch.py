@@ -1,7 +1,5 @@
 """The speed of `attn batch`: workers, Dask, forms; its costs: `python -m tests.bench.batch [LINES]`."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.row import ATTN, Row, clock, compared, peak, ran
+from tests.bench.row import ATTN, Row, compared, peak, ran
 
 WORDS = 18  # of a sentence
 SUMMARY = ("--fields", "summary")
@@ -49,26 +47,26 @@ def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
                 [*attn, *options, "--workers", workers, "-o", f"{folder}/{workers}{suffix}", *also]
                 for workers, also in (("2", more), ("1", ()))
             )
-            both = [(clock(ours), clock(theirs)) for _ in range(rounds)]
+            both = [(ran(ours).clock, ran(theirs).clock) for _ in range(rounds)]
         yield Row(f"{what}, {lines:,} lines", "one process", *map(list, zip(*both, strict=True)), 1 / times)
 
 
 def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
     """Yield one form of the lines beside another, in time and bytes; and the memory of many lines."""
+
+    def to(name: str, *options: str) -> list[str]:
+        return [*attn, *options, "--workers", "1", "-o", str(folder / name)]
+
     with written(lines) as (folder, attn):
-
-        def to(name: str, *options: str) -> list[str]:
-            return [*attn, *options, "-o", str(folder / name)]
-
-        whole = to("out.jsonl", "--workers", "1", "--fields", "all")
-        columns = to("out.parquet", "--workers", "1", "--fields", "query_tokens,weights")
+        whole = to("out.jsonl", "--fields", "all")
+        columns = to("out.parquet", "--fields", "query_tokens,weights")
         what = "tokens and weights to Parquet, CPU"
         yield compared(what, columns, "all fields to jsonl", whole, 1 / 3, pairs)
         sizes = [[(folder / f"out.{form}").stat().st_size] for form in ("parquet", "jsonl")]
         yield Row("the same: bytes", "all fields to jsonl", *sizes, 1 / 5, "B")
-        few = [peak(to("out.jsonl", *SUMMARY, "--workers", "1"))]
+        few = [peak(to("out.jsonl", *SUMMARY))]
     with written(10 * lines) as (folder, attn):
-        many = [peak([*attn, *SUMMARY, "--workers", "1", "-o", str(folder / "out.jsonl")])]
+        many = [peak(to("out.jsonl", *SUMMARY))]
     yield Row(f"peak of {10 * lines:,} lines", f"of {lines:,}", many, few, 1.05, "B")
 
 
@@ -82,7 +80,7 @@ def beside_dask(pairs: int = 1, lines: int = 1_000_000) -> Iterator[Row]:
         dask = [*attn, "--engine", "dask", "--scheduler", machines.address, "-o", f"{folder}/many/"]
         two = [*attn, "--workers", "2", "-o", f"{folder}/one/"]
         what = f"a cluster, two workers, {lines:,} lines"
-        yield compared(what, dask, "two processes", two, 1 / 0.8, pairs, clock)
+        yield compared(what, dask, "two processes", two, 1 / 0.8, pairs, "clock")
         one, many = (content(str(folder / name)) for name in ("one", "many"))
         print(f"{len(one)} files: {'the same bytes' if one == many else 'OTHER BYTES'}")
 

@@ -6,8 +6,6 @@ saying how good it is. A sentence is right where the right noun has more of the 
 `first` is the first noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -15,29 +13,25 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.learn.score import head_weights
-from attn_cli.learn.treebank import Sentence, read_passages
-from attn_cli.models.encoder import EncoderStack
+from attn_cli.learn.treebank import read_passages
 from attn_cli.models.model_file import named
 from attn_cli.vectors import bundled
 
 HEAD = "antecedent"
 FILES = [Path(__file__).parents[1] / f"models/flips-{part}.jsonl" for part in ("dev", "test")]
-Pair = tuple[Sentence, Sentence]
 
 
-def pairs(path: str | Path) -> list[Pair]:
+def pairs(path):
     """Return a file's pairs, the sentence in which the first noun is right before the other."""
     read = iter(read_passages(str(path)))
     first_noun = lambda sentence: sentence.antecedents[0].words  # noqa: E731
     return [tuple(sorted(both, key=first_noun)) for both in zip(read, read, strict=True)]
 
 
-def flip(stack: EncoderStack, pair: Pair) -> dict[str, float]:
+def flip(stack, pair):
     """Measure a pair, as the commands compute its weights: what is printed of it, and averaged over all."""
-    shares, strongest = (
-        [],
-        [],
-    )  # the first noun's share, and whether the row's strongest link is to the right noun
+    shares = []  # the first noun's
+    strongest = []  # whether the row's strongest link is to the right noun
     for sentence in pair:
         (one,) = sentence.antecedents
         row = head_weights(stack, bundled(), sentence.words)[HEAD][one.pronoun]
@@ -49,7 +43,7 @@ def flip(stack: EncoderStack, pair: Pair) -> dict[str, float]:
     return told | {"first": np.mean(shares), "moves": shares[0] - shares[1]}
 
 
-def measure(stack: EncoderStack, found: list[Pair]) -> tuple[list[dict[str, float]], dict[str, float]]:
+def measure(stack, found):
     """Return what the head does with each pair, and the means over all."""
     flips = [flip(stack, pair) for pair in found]
     return flips, {name: float(np.mean([one[name] for one in flips])) for name in flips[0]}

@@ -7,18 +7,9 @@ that opens a sentence follows none and keeps its count. Below the words stands 1
 "An Empirical Study of Smoothing Techniques for Language Modeling", sections 2.7 and 3).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 NONE = -1
 
@@ -26,17 +17,17 @@ NONE = -1
 class Order(NamedTuple):
     """The n-grams of one length: sorted keys (context's number x base + word), and what each context shares out."""
 
-    keys: Ints
-    counts: Floats
-    total: Floats  # by the context's number
-    left: Floats  # the part of the probability that goes to the shorter context
-    discounts: tuple[float, ...]
+    keys: np.ndarray
+    counts: np.ndarray
+    total: np.ndarray  # by the context's number
+    left: np.ndarray  # the part of the probability that goes to the shorter context
+    discounts: np.ndarray  # of a count of nought, one, two, and three or more
 
 
 class KneserNey:
     """The model of some sentences of word numbers from 0 to `words` - 1; `modified` has three discounts an order."""
 
-    def __init__(self, sentences: Sequence[Ints], words: int, n: int = 5, modified: bool = True) -> None:
+    def __init__(self, sentences, words: int, n: int = 5, modified: bool = True) -> None:
         self.words, self.base = words, words + 1  # the last number opens a sentence, and is never predicted
         text = np.concatenate([part for one in sentences for part in ([words], one)]).astype(np.int64)
         opens, at = text == words, np.arange(len(text))
@@ -50,7 +41,7 @@ class KneserNey:
             found.append((keys, raw, ids[at[where]]))  # the number of each n-gram without its first word
             ids = np.full(len(text), NONE)
             ids[at] = numbers
-        self.orders: list[Order] = []
+        self.orders = []
         for length, (keys, raw, _) in enumerate(found):
             counts = raw.astype(np.float64)
             if length + 1 < len(found):
@@ -58,10 +49,8 @@ class KneserNey:
                 counts = np.where(follows > 0, follows, counts)
             size = len(found[length - 1][0]) if length else 1
             discounts = _discounts(counts, modified)
-            total, taken = (
-                np.bincount(keys // self.base, one, minlength=size)
-                for one in (counts, _discount(discounts, counts))
-            )
+            taken = discounts[_capped(counts)]
+            total, taken = (np.bincount(keys // self.base, one, minlength=size) for one in (counts, taken))
             self.orders.append(Order(keys, counts, total, taken / np.maximum(total, 1), discounts))
 
     @property
@@ -70,9 +59,9 @@ class KneserNey:
         n_grams = [int((order.counts > 0).sum()) for order in self.orders]
         return sum(n_grams), sum(8 * count for count in n_grams)
 
-    def probabilities(self, sentence: Ints) -> Floats:
+    def probabilities(self, sentence: np.ndarray) -> np.ndarray:
         """Return the probability of each word of a sentence, given those before it, (n,)."""
-        p: Floats = np.full(len(sentence), 1 / self.words)
+        p = np.full(len(sentence), 1 / self.words)
         before, first = np.zeros(len(sentence), np.int64), self.words
         for order in self.orders:
             is_context = before >= 0
@@ -81,31 +70,28 @@ class KneserNey:
             at = np.minimum(order.keys.searchsorted(keys), len(order.keys) - 1)
             is_seen = is_context & (order.keys[at] == keys)
             counts = np.where(is_seen, order.counts[at], 0.0)
-            own = (counts - _discount(order.discounts, counts)) / np.maximum(total, 1) + order.left[
-                before
-            ] * p
-            p = np.where(total > 0, own, p)
+            own = (counts - order.discounts[_capped(counts)]) / np.maximum(total, 1)
+            p = np.where(total > 0, own + order.left[before] * p, p)
             before, first = np.concatenate([[first], np.where(is_seen, at, NONE)[:-1]]), NONE
         return p
 
 
-def _discounts(counts: Floats, modified: bool) -> tuple[float, ...]:
-    """Return what is taken from a count of one, of two, and of three or more (Chen and Goodman, equation 17)."""
+def _discounts(counts: np.ndarray, modified: bool) -> np.ndarray:
+    """Return what is taken from each count (Chen and Goodman, equation 17)."""
     n = [float((counts == k).sum()) for k in range(1, 5)]
     if not n[0] or not n[1]:
-        return (0.5, 0.5, 0.5)
+        return np.array([0, 0.5, 0.5, 0.5])
     y = n[0] / (n[0] + 2 * n[1])
     if not modified or not n[2] or not n[3]:
-        return (y, y, y)
-    return (1 - 2 * y * n[1] / n[0], 2 - 3 * y * n[2] / n[1], 3 - 4 * y * n[3] / n[2])
+        return np.array([0, y, y, y])
+    return np.array([0, *(k - (k + 1) * y * n[k] / n[k - 1] for k in (1, 2, 3))])
 
 
-def _discount(discounts: tuple[float, ...], counts: Floats) -> Floats:
-    found: Floats = np.array([0.0, *discounts])[np.minimum(counts, 3).astype(int)]
-    return found
+def _capped(counts: np.ndarray) -> np.ndarray:
+    return np.minimum(counts, 3).astype(int)
 
 
-def perplexity(model: KneserNey, sentences: Sequence[Ints]) -> float:
+def perplexity(model: KneserNey, sentences) -> float:
     """Return the perplexity per word of some sentences."""
     logs = np.concatenate([np.log(model.probabilities(one)) for one in sentences if len(one)])
     return float(np.exp(-logs.mean()))

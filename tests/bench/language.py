@@ -21,18 +21,6 @@ from data.making.language_text import LONGEST, LanguageText
 from tests.bench.kneser_ney import KneserNey, perplexity
 
 
-def silent(stage: object) -> None:
-    """Report nothing."""
-
-
-def counted(texts: list[str], words: int) -> list[np.ndarray]:
-    """Return the lines that a model of so many words learns from, as numbers of words."""
-    text = LanguageText(bundled(), 0, 0)
-    learned, _ = text.read(texts, words, silent)
-    text.freeze()
-    return [text.rows[text.line(number)].astype(np.int64) for number in learned]
-
-
 def main() -> None:
     """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser()
@@ -43,7 +31,10 @@ def main() -> None:
     stack, table = named(given.model), bundled()
     before = stack.facts.get("pretrained_on", {})
     words = int(str(stack.facts["words"])) + (before["words"] if isinstance(before, dict) and before else 0)
-    learned = counted(given.texts, words)
+    text = LanguageText(bundled(), 0, 0)
+    numbers, _ = text.read(given.texts, words, lambda stage: None)
+    text.freeze()
+    learned = [text.rows[text.line(number)].astype(np.int64) for number in numbers]
     rows = {word: n for n, word in enumerate(table.block[1:-1].split(b"\n"))}
     n_grams = [KneserNey(learned, len(rows) + 1, 5, modified) for modified in (False, True)]
     held_back = [line[:LONGEST] for path in given.texts for line in lines(path, held_back=True)]
@@ -52,7 +43,7 @@ def main() -> None:
     print(f"| text | words | unknown | {stack.name} | 5-gram, one discount | 5-gram, three |")
     print("|:--|--:|--:|--:|--:|--:|")
     for name, texts in sets.items():
-        told = of_model(stack, table, texts, silent)
+        told = of_model(stack, table, texts, lambda stage: None)
         numbers = [np.array([word_number(word, rows) for word in line], np.int64) for line in texts]
         beside = " | ".join(f"{perplexity(model, numbers):.1f}" for model in n_grams)
         mine = f"{told.words:,} | {told.unknown:,} | **{told.perplexity:.1f}**"
@@ -60,8 +51,9 @@ def main() -> None:
     path = data_path(f"{given.model}.safetensors") if given.model in BUNDLED else given.model
     count, size = n_grams[1].size
     print(f"\nLearned from {sum(map(len, learned)):,} words.")
-    own = f"{stack.name}: {os.path.getsize(path):,} bytes"
-    print(f"{own}; the 5-gram model: {count:,} n-grams, {size:,} bytes.")
+    print(
+        f"{stack.name}: {os.path.getsize(path):,} bytes; the 5-gram model: {count:,} n-grams, {size:,} bytes."
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ import numpy as np
 from attn_cli.core.threads import processors
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.bench.attention import held_at_most
-from tests.bench.row import ATTN, Row, clock, compared, peak, ran
+from tests.bench.row import ATTN, Row, compared, peak, ran
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.gguf_by_hand import converted, eight_bits, llama, stored
 
@@ -59,20 +59,19 @@ with torch.no_grad():
 json.dump(found[0].tolist(), sys.stdout)
 """
 CHILD = "import sys; from tests.bench.models import child; child(*sys.argv[1:])"
-SIDES = ("attn", "transformers")
 THEIRS = "transformers, eager"
-Weights = list[np.ndarray]
 
 
 def write_gpt2(folder: Path) -> tuple[list[str], list[str]]:
     """Write a random GPT-2 small, and return its tokenizer's words and merges."""
-    _write(folder, GPT2, by_hand.gpt2(vocabulary=50257, places=1024, d=768, layers=LAYERS))
+    save_small(folder, GPT2, by_hand.gpt2(vocabulary=50257, places=1024, d=768, layers=LAYERS))
     return byte_pairs(folder, 50_257)
 
 
 def write_bert(folder: Path) -> None:
-    """Write a random BERT base."""
-    _write(folder, BERT, by_hand.bert(vocabulary=30522, places=512, d=768, layers=LAYERS, head=False, wide=4))
+    save_small(
+        folder, BERT, by_hand.bert(vocabulary=30522, places=512, d=768, layers=LAYERS, head=False, wide=4)
+    )
     words = dict.fromkeys([*by_hand.FRAMES, *TEXT.lower().split(), *(f"w{n}" for n in range(30_000))])
     by_hand.word_pieces(folder, words)
 
@@ -80,10 +79,7 @@ def write_bert(folder: Path) -> None:
 def write_llama(folder: Path) -> tuple[list[str], list[str]]:
     """Write a random Llama of a billion numbers, and return its tokenizer's words and merges."""
     draw = np.random.default_rng(0).standard_normal(1 << 20, np.float32) * np.float32(0.02)
-
-    def some(*shape: int) -> np.ndarray:
-        return by_hand.as_bfloat16(np.resize(draw, shape))
-
+    some = lambda *shape: by_hand.as_bfloat16(np.resize(draw, shape))  # noqa: E731
     by_hand.saved(folder, LLAMA, llama(kv=8, d=2048, wide=8192, layers=16, heads=32, words=32_000, some=some))
     return byte_pairs(folder, 32_000)
 
@@ -98,8 +94,11 @@ def byte_pairs(folder: Path, count: int) -> tuple[list[str], list[str]]:
     return words, merges
 
 
-def _write(folder: Path, config: dict[str, object], arrays: dict[str, np.ndarray]) -> None:
+def save_small(folder: Path, config: dict, arrays: dict) -> None:
     by_hand.saved(folder, config, {name: array * np.float32(0.02) for name, array in arrays.items()})
+
+
+WRITERS = {"GPT-2 small": write_gpt2, "BERT base": write_bert}
 
 
 def is_there(*names: str) -> bool:
@@ -122,25 +121,24 @@ def on_processors(count: int) -> Iterator[None]:
 
 
 def ids_of(count: int) -> list[int]:
-    """Return the numbers of so many tokens."""
     return [n * 397 % 20_000 for n in range(count)]
 
 
-def our_weights(checkpoint: Checkpoint, ids: list[int]) -> Weights:
+def our_weights(checkpoint: Checkpoint, ids: list[int]) -> list[np.ndarray]:
     """Return the weights of all layers, as attn computes them."""
     return [one.attended.weights for one in islice(checkpoint.run(texts([ids])).steps(), LAYERS)]
 
 
-def their_model(folder: str) -> Callable[[list[int]], Weights]:
+def their_model(folder: str):
     """Load a model with transformers, and return what computes the weights of all its layers."""
     import torch
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
 
-    def weights(ids: list[int]) -> Weights:
-        with torch.no_grad():
-            return [one.numpy() for one in model(torch.tensor([ids]), output_attentions=True).attentions]
+    @torch.no_grad()
+    def weights(ids):
+        return [one.numpy() for one in model(torch.tensor([ids]), output_attentions=True).attentions]
 
     return weights
 
@@ -153,12 +151,12 @@ def passes(pairs: int = 7) -> Iterator[Row]:
 
     torch.set_num_threads(1)
     with on_processors(1), tempfile.TemporaryDirectory() as name:
-        folders = {"GPT-2 small": Path(name, "gpt2"), "BERT base": Path(name, "bert")}
-        write_gpt2(folders["GPT-2 small"])
-        write_bert(folders["BERT base"])
         for model, count in (("GPT-2 small", 128), ("GPT-2 small", 512), ("BERT base", 128)):
-            ids, theirs = ids_of(count), their_model(str(folders[model]))
-            with Checkpoint(str(folders[model])) as checkpoint:
+            folder = Path(name, model)
+            if not folder.exists():
+                WRITERS[model](folder)
+            ids, theirs = ids_of(count), their_model(str(folder))
+            with Checkpoint(str(folder)) as checkpoint:
                 for one, other in zip(our_weights(checkpoint, ids), theirs(ids), strict=True):
                     np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
                 our_weights(checkpoint, ids)  # the second pass holds what it reads
@@ -173,12 +171,13 @@ def loaded(pairs: int = 5) -> Iterator[Row]:
     """Yield what loading a model and all its weights take, with as many threads as there are processors, and one."""
     if not is_there("torch", "transformers", "tokenizers"):
         return
-    for name, write in {"GPT-2 small": write_gpt2, "BERT base": write_bert}.items():
+    for name, write in WRITERS.items():
         with tempfile.TemporaryDirectory() as room:
             folder = Path(room, "model")
             write(folder)
             for threads in sorted({1, processors()}, reverse=True):
-                sides = [[sys.executable, "-c", CHILD, side, str(folder), str(threads)] for side in SIDES]
+                child = [sys.executable, "-c", CHILD, str(folder), str(threads)]
+                sides = [[*child, "attn"], [*child, "transformers"]]
                 with on_processors(threads):
                     runs = [[json.loads(ran(side).out) for side in sides] for _ in range(pairs)]
                 what = f"{name}, all layers, threads: {threads}"
@@ -187,11 +186,11 @@ def loaded(pairs: int = 5) -> Iterator[Row]:
                     yield Row(what + kind, THEIRS, *both, limit, unit)
 
 
-def child(side: str, folder: str, threads: str) -> None:
+def child(folder: str, threads: str, side: str) -> None:
     """Print the median seconds of some runs of a side, and this process's peak; what it imports is loaded before."""
     ids = ids_of(128)
 
-    def attn() -> Weights:
+    def attn():
         with Checkpoint(folder) as checkpoint:
             return our_weights(checkpoint, ids)
 
@@ -228,17 +227,14 @@ def on_disk(pairs: int = 5) -> Iterator[Row]:
             for kind, quantize in TYPES.items():
                 converted(folder, folder / f"{kind}.gguf", quantize, **tokenizer)
             for file in ("", *(f"{kind}.gguf" for kind in TYPES)):
-                yield from _of_file(f"{name}, {file or 'safetensors'}", folder, file, layers, largest, pairs)
-
-
-def _of_file(what: str, folder: Path, file: str, layers: int, largest: int, pairs: int) -> Iterator[Row]:
-    attn = [*ATTN, "self", TEXT, "-m", str(folder / file), "-f", "json", "--layer"]
-    ids = json.dumps(json.loads(ran([*attn, "0"]).out)["query_input_ids"])
-    last = str(layers - 1)
-    theirs = [sys.executable, "-c", WHOLE_TRANSFORMERS, str(folder), file, last, ids]  # computes all layers
-    held, bound = peak(theirs), (folder / (file or "model.safetensors")).stat().st_size + 1.3 * largest
-    for layer in ("0", last):
-        ours = [*attn, layer]
-        yield compared(f"{what}, layer {layer}", ours, "transformers", theirs, 0.25, pairs, clock)
-        yield Row(f"{what}, layer {layer}, peak", "transformers", [peak(ours)], [held], None, "B")
-        yield Row(f"{what}, layer {layer}, peak", "file + 1.3 of a layer", [peak(ours)], [bound], 1.0, "B")
+                attn = [*ATTN, "self", TEXT, "-m", str(folder / file), "-f", "json", "--layer"]
+                ids = json.dumps(json.loads(ran([*attn, "0"]).out)["query_input_ids"])
+                last = str(layers - 1)  # theirs computes all layers
+                theirs = [sys.executable, "-c", WHOLE_TRANSFORMERS, str(folder), file, last, ids]
+                held = peak(theirs)
+                bound = (folder / (file or "model.safetensors")).stat().st_size + 1.3 * largest
+                for layer in ("0", last):
+                    what, ours = f"{name}, {file or 'safetensors'}, layer {layer}", [*attn, layer]
+                    yield compared(what, ours, "transformers", theirs, 0.25, pairs, "clock")
+                    yield Row(f"{what}, peak", "transformers", [peak(ours)], [held], None, "B")
+                    yield Row(f"{what}, peak", "file + 1.3 of a layer", [peak(ours)], [bound], 1.0, "B")

@@ -43,15 +43,15 @@ def rows(pairs: int = 5) -> Iterator[Row]:
 def many_heads() -> np.ndarray:
     """Return the weights (6, 12, 268, 268) of random scores; a few keys draw many queries, as models' do."""
     n, draw = 268, np.random.default_rng(0)
-    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n))
-    exps = np.exp(scores)
+    exps = np.exp(draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n)))
     return (exps / exps.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
 def opened(pairs: int = 5) -> Iterator[Row]:
     """Yield the bytes of pages, and the time that opening a large one and hovering over it take."""
-    from tests.browser import chromium
+    from tests.browser import Opened, chromium
 
+    opening, hovering = [], []
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "page.html")
         for what, options in {"nine words": ["--words", "0"], "nine words, 3,000 to type with": []}.items():
@@ -65,25 +65,17 @@ def opened(pairs: int = 5) -> Iterator[Row]:
         what = f"page, {TOKENS} tokens x {LAYERS * HEADS} heads"
         yield Row(what, "-", [path.stat().st_size], [], 60e6, "B")
         with chromium() as browser:
-            opening, hovering = _timed(browser, path, pairs)
+            for _ in range(pairs):
+                page = browser.new_page(viewport={"width": 1440, "height": 900})
+                shown = Opened(page)
+                began = time.perf_counter()
+                shown.go(path, "#view=head")
+                opening.append(time.perf_counter() - began)
+                moves = np.random.default_rng(1).random((MOVES, 2)).tolist()
+                hovering += [page.evaluate(HOVER, at) / 1000 for at in moves]
+                page.close()
+                if shown.complaints:
+                    sys.exit("\n".join(shown.complaints))
         yield Row(f"{what}, opening", "-", opening, [], 3.0)
         yield Row(f"{what}, hover", "-", hovering, [], 0.05)
         yield Row(f"{what}, 95 % of hovers", "-", [float(np.quantile(hovering, 0.95))], [], None)
-
-
-def _timed(browser: object, path: Path, openings: int) -> tuple[list[float], list[float]]:
-    from tests.browser import Opened
-
-    opening, hovering = [], []
-    for _ in range(openings):
-        page = browser.new_page(viewport={"width": 1440, "height": 900})  # type: ignore[attr-defined]
-        opened = Opened(page)
-        began = time.perf_counter()
-        opened.go(path, "#view=head")
-        opening.append(time.perf_counter() - began)
-        for at in np.random.default_rng(1).random((MOVES, 2)).tolist():
-            hovering.append(page.evaluate(HOVER, at) / 1000)
-        page.close()
-        if opened.complaints:
-            sys.exit("\n".join(opened.complaints))
-    return opening, hovering

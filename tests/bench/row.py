@@ -1,14 +1,11 @@
 """A row of a benchmark: what attn takes, and what its opponent does; and how processes are measured."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,10 +26,7 @@ PEAK = (
 
 
 class Row(NamedTuple):
-    """What attn took, and the other, pair by pair, in seconds or bytes; and the ratio to reach.
-
-    The ratio is the median of those of the pairs. Where there is no other, it is attn's own figure.
-    """
+    """What attn took, and the other, pair by pair, in seconds or bytes; and the ratio to reach."""
 
     what: str
     against: str
@@ -43,29 +37,25 @@ class Row(NamedTuple):
 
     @property
     def ratios(self) -> list[float]:
-        """The ratio of each pair: below 1, attn takes less."""
+        """The ratio of each pair: below 1, attn takes less. Where there is no other, attn's own figures."""
         pairs = zip(self.ours, self.theirs, strict=True)
         return [one / other for one, other in pairs] if self.theirs else self.ours
 
     @property
-    def ratio(self) -> float:
-        """The median of the ratios."""
-        return statistics.median(self.ratios)
-
-    @property
     def reached(self) -> bool | None:
-        """Whether the ratio to reach was reached; None where there is none."""
-        return None if self.to_reach is None else self.ratio <= self.to_reach
+        """Whether the median ratio is the one to reach; None where there is none."""
+        return None if self.to_reach is None else statistics.median(self.ratios) <= self.to_reach
 
     def to_dict(self) -> dict[str, object]:
         """Return the row as it stands in the JSON."""
-        found = {"ratio": self.ratio, "quartiles": quartiles(self.ratios), "reached": self.reached}
-        return self._asdict() | found
+        found = {"ratio": statistics.median(self.ratios), "quartiles": quartiles(self.ratios)}
+        return self._asdict() | found | {"reached": self.reached}
 
     def __str__(self) -> str:
         attn, other, ratio, spread, wanted = amount(statistics.median(self.ours), self.unit), *"----"
         if self.theirs:
-            other, ratio = amount(statistics.median(self.theirs), self.unit), f"{self.ratio:.3f}"
+            other = amount(statistics.median(self.theirs), self.unit)
+            ratio = f"{statistics.median(self.ratios):.3f}"
         if len(self.theirs) > 1:
             spread = "{:.2f}-{:.2f}".format(*quartiles(self.ratios))
         if self.to_reach is not None:
@@ -75,22 +65,14 @@ class Row(NamedTuple):
 
 
 def amount(value: float, unit: str) -> str:
-    """Return seconds or bytes with three significant digits, in a suitable unit.
-
-    >>> amount(0.0139, "s"), amount(5.3e-6, "s"), amount(312.4, "s"), amount(2048, "B")
-    ('13.9 ms', '5.30 us', '312 s', '2.00 KiB')
-    """
+    """Return seconds or bytes with three significant digits, in a suitable unit."""
     factor, name = next((one for one in UNITS[unit] if value >= one[0]), UNITS[unit][-1])
     scaled = value / factor
     return f"{scaled:,.{0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2}f} {name}"
 
 
 def quartiles(values: list[float]) -> tuple[float, float]:
-    """Return the first and the third quartile.
-
-    >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0]), quartiles([7.0])
-    ((2.0, 4.0), (7.0, 7.0))
-    """
+    """Return the first and the third quartile."""
     some = values * 2 if len(values) == 1 else values
     first, _, third = statistics.quantiles(some, n=4, method="inclusive")
     return first, third
@@ -104,12 +86,12 @@ class Ran(NamedTuple):
     out: bytes
 
 
-def ran(command: list[str], **variables: str) -> Ran:
+def ran(command: list[str]) -> Ran:
     """Run a process to its end, which must be a good one; compiled modules are kept, as where attn is installed."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
-        child = subprocess.Popen(command, stdout=out, env=env | ONE_BLAS_THREAD | variables, cwd=ROOT)
+        child = subprocess.Popen(command, stdout=out, env=env | ONE_BLAS_THREAD, cwd=ROOT)
         _, status, used = os.wait4(child.pid, 0)
         clock = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -119,26 +101,14 @@ def ran(command: list[str], **variables: str) -> Ran:
         return Ran(used.ru_utime + used.ru_stime, clock, out.read())
 
 
-def cpu(command: list[str]) -> float:
-    """Return the seconds of a processor that a command takes."""
-    return ran(command).cpu
-
-
-def clock(command: list[str]) -> float:
-    """Return the seconds that a command takes by the clock."""
-    return ran(command).clock
-
-
 def peak(command: list[str]) -> float:
     """Return the most bytes that one process of a command holds; it is run by a small one, whose own would count."""
     return 1024 * int(ran([sys.executable, "-c", PEAK, *command]).out)
 
 
 def compared(
-    what: str, ours: list[str], against: str, theirs: list[str], to_reach: float | None, pairs: int,
-    measure: Callable[[list[str]], float] = cpu, unit: str = "s",
-) -> Row:  # fmt: skip
-    """Measure two commands in turn, each after a run that does not count."""
-    measure(ours), measure(theirs)
-    both = [(measure(ours), measure(theirs)) for _ in range(pairs)]
-    return Row(what, against, *map(list, zip(*both, strict=True)), to_reach, unit)
+    what: str, ours: list[str], against: str, theirs: list[str], to_reach: float, pairs: int, by: str = "cpu"
+) -> Row:
+    """Measure two commands in turn, by the processor's or the clock's seconds, after a run that does not count."""
+    both = [(getattr(ran(ours), by), getattr(ran(theirs), by)) for _ in range(pairs + 1)]
+    return Row(what, against, *map(list, zip(*both[1:], strict=True)), to_reach)

@@ -4,28 +4,36 @@ Their answers are compared before anything is timed: a fast wrong answer is wort
 without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
 """
 
-from __future__ import annotations
-
+import io
 import math
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from attn_cli.core import streaming
 from attn_cli.core.attend import attend, strongest_links
 from attn_cli.errors import AttnError
-
-if TYPE_CHECKING:
-    from attn_cli.io.types import Array
+from attn_cli.io.terminal import TRUECOLOR, Terminal
+from attn_cli.render import Matrix
+from attn_cli.render.numbers import weight
+from attn_cli.render.ramps import shades
+from attn_cli.render.screen.grid import Grid
+from tests.shell import plain
 
 Side = Callable[[], object]
 RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
 ROWS = 256  # of an answer compared at a time, and of the queries whose links are checked
 TOP = 5  # links of each row
+LABEL, CELL, DIGITS = 12, 5, 3  # of a drawing
+NUMBER = re.compile(r"(?<![\w.])(?:\.\d+|1\.00)")
 
 
 class Case(NamedTuple):
@@ -53,15 +61,14 @@ class Sides(NamedTuple):
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while they are timed
 
 
-def numbers(case: Case) -> tuple[Array, Array, Array]:
+def numbers(case: Case) -> list[np.ndarray]:
     """Return Q, K and V of a case, drawn from the standard normal distribution."""
     shape = (case.heads, case.tokens, case.dim) if case.heads > 1 else (case.tokens, case.dim)
     draw = np.random.default_rng(0)
-    Q, K, V = (draw.standard_normal(shape, dtype=np.float32) for _ in range(3))
-    return Q, K, V
+    return [draw.standard_normal(shape, dtype=np.float32) for _ in "QKV"]
 
 
-def pytorch() -> Any:
+def pytorch():
     """Return the module torch, or None where it is not installed, or broken."""
     try:
         import torch  # takes a second or two
@@ -71,7 +78,7 @@ def pytorch() -> Any:
 
 
 @contextmanager
-def fastest_pytorch(threads: int) -> Iterator[None]:
+def fastest_pytorch(threads: int):
     """Run PyTorch without gradients and with so many threads; do nothing where it is not installed."""
     torch = pytorch()
     if torch is None:
@@ -102,7 +109,7 @@ def textbook(case: Case, threads: int) -> Sides:
     root = np.float32(math.sqrt(case.dim))
     hidden = np.triu(np.ones((case.tokens, case.tokens), bool), 1) if case.causal else None
 
-    def theirs() -> tuple[Array, Array]:
+    def theirs():
         scores = Q @ np.swapaxes(K, -1, -2) / root
         if hidden is not None:
             np.copyto(scores, -np.inf, where=hidden)
@@ -120,7 +127,7 @@ def explicit(case: Case, threads: int) -> Sides:
     scale = 1 / math.sqrt(case.dim)
     hidden = torch.ones(case.tokens, case.tokens, dtype=torch.bool).triu(1) if case.causal else None
 
-    def theirs() -> tuple[object, object]:
+    def theirs():
         scores = (Q * scale) @ K.mT
         if hidden is not None:
             scores.masked_fill_(hidden, -math.inf)
@@ -152,16 +159,15 @@ def one_thread(case: Case, threads: int) -> Sides:
 
 def beside_another(case: Case, threads: int) -> Sides:
     """Return the same, with a process beside them that keeps a processor busy."""
-    return one_thread(case, threads)._replace(around=_busy_process)
 
-
-@contextmanager
-def _busy_process() -> Iterator[None]:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        try:
+    @contextmanager
+    def busy():
+        with ExitStack() as stack:
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
             yield
-        finally:
-            process.kill()
+
+    return one_thread(case, threads)._replace(around=busy)
 
 
 def floor(case: Case, threads: int) -> Sides:
@@ -208,7 +214,9 @@ def agree(mine: object, theirs: object) -> None:
     Where one side gives no weights, only the outputs are compared. The relative tolerance is 1e-4, for float32; an
     output, which sums numbers of both signs, has an absolute one of 2e-5 too.
     """
-    (*weights, output), (*their_weights, their_output) = _parts(mine), _parts(theirs)
+    answers = (answer if isinstance(answer, tuple) else (answer,) for answer in (mine, theirs))
+    one, other = ([np.asarray(part) for part in parts if part is not None] for parts in answers)
+    (*weights, output), (*their_weights, their_output) = one, other
     both = zip(weights, their_weights, strict=False)
     if not _close(output, their_output, ABSOLUTE) or not all(_close(a, b, NEAR_ZERO) for a, b in both):
         raise AttnError(
@@ -217,22 +225,16 @@ def agree(mine: object, theirs: object) -> None:
         )
 
 
-def _links_agree(Q: Array, K: Array, V: Array) -> None:
+def _links_agree(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> None:
     """Raise AttnError unless the strongest links of some rows are those of their whole weights."""
     links, output = strongest_links(Q[:ROWS], K, V, TOP)
     weights, right = attend(Q[:ROWS], K, V)
-    assert weights is not None
     order = np.argsort(-weights, axis=1, kind="stable")[:, :TOP]
     agree((links.weights, output), (np.take_along_axis(weights, order, axis=1), right))
     agree((links.weights, output), (np.take_along_axis(weights, links.keys, axis=1), right))
 
 
-def _parts(answer: object) -> list[Array]:
-    parts = answer if isinstance(answer, tuple) else (answer,)
-    return [np.asarray(part) for part in parts if part is not None]
-
-
-def _close(one: Array, other: Array, absolute: float) -> bool:
+def _close(one: np.ndarray, other: np.ndarray, absolute: float) -> bool:
     """Tell whether two arrays of equal size are close; some rows at a time, to save memory."""
     width = one.shape[-1]
     if one.size != other.size or width != other.shape[-1]:
@@ -240,3 +242,43 @@ def _close(one: Array, other: Array, absolute: float) -> bool:
     a, b = one.reshape(-1, width), other.reshape(-1, width)
     starts = range(0, len(a), ROWS)
     return all(np.allclose(a[i : i + ROWS], b[i : i + ROWS], RELATIVE, absolute) for i in starts)
+
+
+def drawing(case: Case, threads: int) -> Sides:
+    """Return attn, and rich.table.Table of Text cells, which draw tokens x tokens weights in full colour on one page.
+
+    rich.table.Table is at its best: no box, no padding, styles made once.
+    """
+    n = case.tokens
+    weights = np.random.default_rng(0).dirichlet(np.ones(n), n)
+    tokens = [f"w{i}" for i in range(n)]
+    matrix = Matrix(tokens, tokens, weights, is_weights=True, shaded=True, digits=DIGITS)
+    terminal = Terminal(LABEL + (CELL + 1) * n, TRUECOLOR)
+    styles = list(shades("viridis", TRUECOLOR))
+
+    def ours():
+        return terminal.paint(Grid(matrix, terminal).lines())
+
+    def theirs():
+        out = io.StringIO()
+        console = Console(file=out, force_terminal=True, color_system="truecolor", width=terminal.width)
+        table = Table(box=None, padding=0, show_header=True, pad_edge=False)
+        table.add_column("", width=LABEL)
+        for token in tokens:
+            table.add_column(Text(token), width=CELL, no_wrap=True)
+        low, high = weights.min(), weights.max()
+        places = np.rint((weights - low) / (high - low) * (len(styles) - 1)).astype(int).tolist()
+        shown = weight(DIGITS)
+        for token, row, place in zip(tokens, weights.tolist(), places, strict=True):
+            cells = [Text(f" {text}", styles[p]) for text, p in zip(shown.row(row), place, strict=True)]
+            table.add_row(Text(token), *cells)
+        console.print(table)
+        return out.getvalue()
+
+    def check():
+        screens = (plain(side()).splitlines()[1 : n + 1] for side in (ours, theirs))
+        one, other = ([NUMBER.findall(line) for line in lines] for lines in screens)
+        if one != other or [len(row) for row in one] != [n] * n:
+            raise AttnError("Two drawings of one matrix show different numbers, so nothing was timed.")
+
+    return Sides(ours, theirs, check)

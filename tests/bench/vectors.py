@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.row import Row, compared, cpu, peak
+from tests.bench.row import Row, compared, peak, ran
 from tests.bench.startup import NUMPY, OPPONENTS
 
 TEXT, BINARY = (400_000, 50), (3_000_000, 300)
@@ -22,17 +22,11 @@ KEEP = OPEN + "from attn_cli.vectors.open_vectors import keep_index as k; k(v)"
 LOAD = "import sys; from gensim.models import KeyedVectors as K; K.load_word2vec_format(sys.argv[1], {})"
 
 
-def words(count: int) -> list[bytes]:
-    """Return distinct words of 4 to 12 letters and a number."""
+def make(path: Path, count: int, dim: int, binary: bool) -> list[str]:
+    """Write a file of random vectors of distinct words, and return ten of these, spread over it."""
     draw = np.random.default_rng(0)
     lengths, letters = draw.integers(4, 13, count), draw.integers(97, 123, (count, 12), dtype=np.uint8)
-    return [row[:n].tobytes() + b"%d" % i for i, (row, n) in enumerate(zip(letters, lengths, strict=True))]
-
-
-def make(path: Path, count: int, dim: int, binary: bool) -> list[str]:
-    """Write a file of random vectors, and return ten of its words, spread over it."""
-    named = words(count)
-    draw = np.random.default_rng(1)
+    named = [row[:n].tobytes() + b"%d" % i for i, (row, n) in enumerate(zip(letters, lengths, strict=True))]
     with path.open("wb") as stream:
         stream.write(b"%d %d\n" % (count, dim) if binary else b"")
         for start in range(0, count, PART):
@@ -48,7 +42,7 @@ def from_memory(command: list[str]) -> float:
     with open(command[3], "rb", buffering=0) as file:
         while file.read(1 << 24):
             pass
-    return cpu(command)
+    return ran(command).cpu
 
 
 def rows(pairs: int = 3) -> Iterator[Row]:
@@ -72,7 +66,7 @@ def rows(pairs: int = 3) -> Iterator[Row]:
             theirs, *ours = map(list, zip(*rounds, strict=True))
             for (what, _), seconds, to_reach in zip(jobs, ours, limits, strict=True):
                 yield Row(f"{what}, {path.name}", "gensim's load", seconds, theirs, to_reach)
-        cpu(of(binary, KEEP))
+        ran(of(binary, KEEP))
         find, numpy = of(binary, FIND, *some), OPPONENTS[NUMPY]
         yield compared("10 words by index, binary.bin", find, NUMPY, numpy, 1.15, 7 * pairs)
         above = [peak(find) - peak(numpy) for _ in range(7)]

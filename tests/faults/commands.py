@@ -31,11 +31,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 def files(folder: Path) -> State:
     """Return what lies in a folder, unfinished files left out."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.endswith(".part")
-    }
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".part")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def unfinished(folder: Path) -> list[str]:
@@ -56,12 +53,10 @@ class Command(NamedTuple):
 
     @property
     def args(self) -> list[str]:
-        """The words of the line."""
         return shlex.split(self.line)
 
 
 def vector_lines(count: int, dim: int, scale: float) -> bytes:
-    """Return vectors as text."""
     rows = (" ".join(f"{scale * (i + 1) * (k + 2) % 7 - 3:.4f}" for k in range(dim)) for i in range(count))
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
 

@@ -42,7 +42,11 @@ def run(args: Sequence[str], folder: Path, env: Mapping[str, str], fault: Fault 
             err.write_text(f"the harness failed: {error!r}\n")
         finally:
             os.kill(os.getpid(), signal.SIGABRT)  # it is left by os._exit alone
-    code = os.waitstatus_to_exitcode(_awaited(child))
+    watch = os.pidfd_open(child)
+    if not select.select([watch], [], [], SECONDS)[0]:
+        os.kill(child, signal.SIGKILL)
+    os.close(watch)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     found = json.loads(report.read_text()) if report.exists() else {"calls": {}, "victim": ""}
     return Ended(code, out.read_bytes(), err.read_bytes(), found["calls"], found["victim"])
 
@@ -53,22 +57,13 @@ def _spoil(fault: Fault | None, report: Path) -> None:
 
     injector, leave, begin = Injector(fault), os._exit, program.run
 
-    def left(code: int) -> None:
+    def left(code):
         report.write_text(json.dumps({"calls": injector.counts, "victim": str(injector.victim)}))
         leave(code)
 
-    def spoilt() -> None:
-        os._exit = left  # type: ignore[assignment]
+    def spoilt():
+        os._exit = left
         injector.install()
         begin()
 
     program.run = spoilt
-
-
-def _awaited(child: int) -> int:
-    """Return the status of a child when it has ended, or has been ended after so long."""
-    watch = os.pidfd_open(child)
-    if not select.select([watch], [], [], SECONDS)[0]:
-        os.kill(child, signal.SIGKILL)
-    os.close(watch)
-    return os.waitpid(child, 0)[1]

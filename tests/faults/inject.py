@@ -5,8 +5,8 @@ import errno
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 CALLS = ("open", "write", "fsync", "chmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
 ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
@@ -39,42 +39,34 @@ class Injector:
 
     def __init__(self, fault: Fault | None = None) -> None:
         self.fault = fault
-        self.counts: Counter[str] = Counter()
-        self.victim: Any = None  # the first argument of the spoilt call
+        self.counts = Counter()
+        self.victim = None  # the first argument of the spoilt call
 
     def install(self) -> None:
         """Replace the functions of os in this process, for good."""
         for name in CALLS:
-            setattr(os, name, self._standing_before(name, getattr(os, name)))
+            setattr(os, name, partial(self.call, name, getattr(os, name)))
 
-    def _standing_before(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            self.counts[name] += 1
-            fault = self.fault
-            if fault is None or fault.call != name or not self._is_due(fault):
-                return real(*args, **options)
-            if self.victim is None:
-                self.victim = args[0]
-            return _spoilt(fault.kind, real, args, options, name)
-
-        return call
-
-    def _is_due(self, fault: Fault) -> bool:
-        count = self.counts[fault.call]
-        return count >= fault.nth if fault.kind in STICKY else count == fault.nth
-
-
-def _spoilt(kind: str, real: Callable[..., Any], args: tuple[Any, ...], options: Any, name: str) -> Any:
-    if kind == SHORT:
-        return real(args[0], bytes(args[1])[: max(1, len(args[1]) // 2)])
-    if kind in KILLS:
-        if kind == "kill after":
-            with contextlib.suppress(OSError):
+    def call(self, name, real, *args, **options):
+        self.counts[name] += 1
+        fault, nth = self.fault, self.counts[name]
+        if (
+            not fault
+            or fault.call != name
+            or not (nth == fault.nth or (nth > fault.nth and fault.kind in STICKY))
+        ):
+            return real(*args, **options)
+        self.victim = args[0] if self.victim is None else self.victim
+        if fault.kind in (SHORT, "kill half"):
+            written = real(args[0], bytes(args[1])[: max(fault.kind == SHORT, len(args[1]) // 2)])
+            if fault.kind == SHORT:
+                return written
+        with contextlib.suppress(OSError):
+            if fault.kind == "kill after":
                 real(*args, **options)
-        if kind == "kill half":
-            real(args[0], bytes(args[1])[: len(args[1]) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
-    if name == "close":
-        real(*args, **options)  # Linux frees the number whatever it answers
-    number = getattr(errno, kind.split()[0])
-    raise OSError(number, os.strerror(number))
+        if fault.kind in KILLS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "close":
+            real(*args, **options)  # Linux frees the number whatever it answers
+        number = getattr(errno, fault.kind.split()[0])
+        raise OSError(number, os.strerror(number))

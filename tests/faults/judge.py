@@ -12,7 +12,7 @@ from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
 
 CODES = (73, 74)
 # Exit 71: a model's tokenizer needs a process of its own, which is started before anything is written.
-NOT_STARTED = b"A separate process cannot be started: "
+NOT_STARTED = "A separate process cannot be started: "
 # Lines about what is done, before the one about what failed.
 NOTES = ("attn: downloaded:", "attn: epoch", "attn: vocabulary", "attn: bundling")
 MOST_OF_A_CALL = 20  # faults of a call that a command makes many times: the first, the last, some between
@@ -29,7 +29,6 @@ class Baseline(NamedTuple):
 
 
 def baseline(command: Command, place: Path) -> Baseline:
-    """Run a command as it should go."""
     template = place / "template"
     folder = laid(command, template)
     old = command.observe(copied(template, place / "before"))
@@ -62,28 +61,29 @@ def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
 
 
 def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folder: Path) -> Iterator[str]:
-    if state not in (base.old, base.new) and b"does not belong together" not in ended.err:
+    said = ended.err.decode()
+    may_mix = "does not belong together" in said
+    if state not in (base.old, base.new) and not may_mix:
         yield f"neither old nor new: {_difference(base, state)}"
     if ended.code == 0:
         if state != base.new:
             yield "exit 0, and not what was asked for"
         if ended.out != base.ended.out:
             yield f"exit 0, and {len(ended.out)} of {len(base.ended.out)} bytes on standard output"
-    elif ended.code not in CODES and not (ended.code == 71 and NOT_STARTED in ended.err):
-        yield f"exit code {ended.code}: {ended.err.decode()!r}"
+    elif ended.code not in CODES and not (ended.code == 71 and NOT_STARTED in said):
+        yield f"exit code {ended.code}: {said!r}"
     else:
         is_mute = fault.call == "write" and (ended.victim == "2" or fault.kind in STICKY)
-        lines = [line for line in ended.err.decode().splitlines() if not line.startswith(NOTES)]
+        lines = [line for line in said.splitlines() if not line.startswith(NOTES)]
         if not is_mute and len(lines) != 1:
-            yield f"{len(lines)} lines: {ended.err.decode()!r}"
-        if "Nothing was changed" in ended.err.decode() and state != base.old:
+            yield f"{len(lines)} lines: {said!r}"
+        if "Nothing was changed" in said and state != base.old:
             yield "it says that nothing was changed"
         if fault.kind == SHORT:
             yield f"a short write is not an error: exit code {ended.code}"
-    if b"Traceback" in ended.err or b"bug in attn" in ended.err or b"harness" in ended.err:
-        yield f"a bug: {ended.err.decode()!r}"
-    may_leave = fault.call in ("unlink", "close", "rmdir") or b"does not belong together" in ended.err
-    if (left := unfinished(folder)) and not may_leave:
+    if any(word in said for word in ("Traceback", "bug in attn", "harness")):
+        yield f"a bug: {said!r}"
+    if (left := unfinished(folder)) and not (may_mix or fault.call in ("unlink", "close", "rmdir")):
         yield f"left behind: {left}"
 
 
@@ -102,8 +102,8 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
 
 
 def _difference(base: Baseline, state: State) -> str:
-    def which(name: str) -> str:
+    told = []
+    for name in sorted({*state, *base.old, *base.new}):
         same = (word for word in ("old", "new") if state.get(name) == getattr(base, word).get(name))
-        return next(same, "else")
-
-    return ", ".join(f"{name} {which(name)}" for name in sorted({*state, *base.old, *base.new}))
+        told.append(f"{name} {next(same, 'else')}")
+    return ", ".join(told)
