@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import FOLDERS
 from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, often, thinned, tries_more
 
 collect_ignore = ["loaded.py"]  # it would load all that attn has where the tests run
-
-FOLDERS = {"XDG_CACHE_HOME": "cache", "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config"}
-FOLDERS["GENSIM_DATA_DIR"] = "gensim-data"
 
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread

@@ -17,8 +17,8 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -28,17 +28,12 @@ import typer.main
 from attn_cli import errors
 from attn_cli.cli import app as cli
 from attn_cli.settings import DEFAULTS
-from tests import pictures
-from tests.shell import attn, shell
+from tests import FOLDERS, pictures
+from tests.shell import shell, told
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 HELP_WIDTH, WIDTH = 100, 80
-FOLDERS = {"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".data", "XDG_CONFIG_HOME": ".config"}
-FOLDERS["GENSIM_DATA_DIR"] = ".gensim-data"
-CODES = {value for value in vars(errors).values() if type(value) is int}
-
-
 LONG_NUMBER = re.compile(r"-?\d+\.\d{4,}(?:e-?\d+)?")
 
 
@@ -64,15 +59,19 @@ def commands() -> dict[tuple[str, ...], Any]:
 def reference(old: str) -> str:
     """Return docs/reference.md with its contents, every command's help, and two of its tables written anew."""
     known = commands()
-    with ThreadPoolExecutor(2) as pool:
-        helps = dict(zip(known, pool.map(help_of, known), strict=True))
     start, after = old.partition("\n- [")[0], old[old.index("\n## What a command shows") :]
     headings = [*map(named, known), *re.findall("^## (.*)", after, re.M)]
     contents = "".join(f"\n- [{name}](#{slug(name)})" for name in headings)
-    each = "".join(f"\n## {named(words)}\n\n```text\n{text}```\n" for words, text in helps.items())
+    helps = ((words, told(*words, "--help", env={"COLUMNS": str(HELP_WIDTH)})) for words in known)
+    each = "".join(f"\n## {named(words)}\n\n```text\n{text}```\n" for words, text in helps)
     readers, options = variables(known)
     after = re.sub(r"(?<=The variables are read by ).*(?=\.\n)", readers, after)
-    after = filled(after, "| command | projection | head | mask | next words | why |", defaults())
+    found = DEFAULTS.items()
+    defaults = (
+        (f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why)
+        for name, one in found
+    )
+    after = filled(after, "| command | projection | head | mask | next words | why |", defaults)
     return f"{start}{contents}\n{each}{filled(after, '| variable | option |', options)}"
 
 
@@ -88,42 +87,23 @@ def explained(heading: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| (.*?) \| (.*) \|$", table, re.M)
 
 
-def defaults() -> Iterator[tuple[object, ...]]:
-    """Yield the rows of the table of what commands show when nothing is asked."""
-    for name, one in DEFAULTS.items():
-        yield f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why
-
-
 def named(words: tuple[str, ...]) -> str:
     return " ".join(("attn", *words))
 
 
-def help_of(words: tuple[str, ...]) -> str:
-    """Return what `attn WORDS --help` prints."""
-    shown = attn(*words, "--help", env={"COLUMNS": str(HELP_WIDTH)})
-    if shown.code or shown.err:
-        raise DocsError(f"{named(words)} --help fails: {shown.err}")
-    return shown.out
-
-
 def variables(known: dict[tuple[str, ...], Any]) -> tuple[str, list[tuple[str, str]]]:
     """Return who reads most ATTN_* variables, and for each one the option that it sets, and who else reads it."""
-    options: dict[str, str] = {}
-    readers: dict[str, list[str]] = {}
+    options, readers = {}, defaultdict(list)
     for words, command in known.items():
         for option in command.params:
             if option.envvar:
                 options.setdefault(option.envvar, ", ".join(f"`{name}`" for name in option.opts))
-                readers.setdefault(option.envvar, []).append(" ".join(words))
-    groups = [tuple(by) for by in readers.values()]
-
-    def reach(group: tuple[str, ...]) -> tuple[int, int]:
-        return sum(set(by) >= set(group) for by in groups), len(group)
-
-    usual = max(groups, key=reach)  # the others' readers are named beside them
+                readers[option.envvar].append(" ".join(words))
+    groups = readers.values()
+    usual = max(groups, key=lambda group: (sum({*by} >= {*group} for by in groups), len(group)))
     rows = []
-    for name, by in readers.items():
-        extra = f", also of {', '.join(sorted(set(by) - set(usual)))}" if set(by) > set(usual) else ""
+    for name, by in readers.items():  # beside an option stands who reads it and is not among the usual
+        extra = f", also of {', '.join(sorted({*by} - {*usual}))}" if {*by} > {*usual} else ""
         rows.append((f"`{name}`", f"{options[name]}{extra}"))
     return f"{', '.join(usual[:-1])} and {usual[-1]}", rows
 
@@ -161,8 +141,7 @@ def rewritten(text: str) -> str:
     if re.search(r"^ +`{3,} *console", text, re.M):
         raise DocsError("a block marked console is indented, so nobody would run it.")
     lines = text.splitlines()
-    new: list[str] = []
-    done = 0
+    new, done = [], 0
     with tempfile.TemporaryDirectory() as folder:
         for fence in fences(lines):
             new += lines[done : fence.start]
@@ -170,8 +149,8 @@ def rewritten(text: str) -> str:
             done = fence.stop
             if fence.language == "console":
                 limit = re.fullmatch(r"first (\d+) lines?", fence.comment)
+                digits = 5 if fence.comment == "of float32" else 9
                 try:
-                    digits = 5 if fence.comment == "of float32" else 9
                     body = session(body, Path(folder), int(limit[1]) if limit else None, digits)
                 except DocsError as error:
                     raise DocsError(f"line {fence.start}: {error}") from None
@@ -206,7 +185,7 @@ def session(body: list[str], folder: Path, limit: int | None = None, digits: int
 def run(command: str, folder: Path) -> list[str]:
     """Run a line of bash in which `attn` and `python` are those of this project; return what it prints."""
     plain = {"COLUMNS": str(WIDTH), "TERM": "dumb", "HOME": str(folder)}
-    plain |= {name: str(folder / own) for name, own in FOLDERS.items()}
+    plain |= {name: f"{folder}/.{own}" for name, own in FOLDERS.items()}
     python = f'exec </dev/null 2>&1; python() {{ {shlex.quote(sys.executable)} "$@"; }}'
     ran = shell(f"{python}\n{command}", env=plain, cwd=folder)
     lines = [line.rstrip() for line in ran.out.rstrip().splitlines()]
@@ -247,30 +226,26 @@ def near(one: str, other: str, digits: int) -> bool:
     places = max(len(number.partition("e")[0].partition(".")[2]) for number in (one, other))
     if places < 7 and "e" not in one + other:
         return abs(float(one) - float(other)) < 1.5 * 10.0**-places
-    return math.isclose(
-        float(one), float(other), rel_tol=10.0 ** -min(places, digits if places > 9 else 5) * 5
-    )
+    least = min(places, digits if places > 9 else 5)
+    return math.isclose(float(one), float(other), rel_tol=5 * 10.0**-least)
 
 
 def modules() -> list[str]:
     """Return the packages, from top to bottom as imports point: each with the first line of its docstring."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = next(one["layers"] for one in contracts["contracts"] if one["type"] == "layers")
-    package = ROOT / "attn_cli"
-    rows = []
-    for name in (name.strip() for layer in layers for name in layer.split("|")):
-        path = package / name
-        if not path.is_dir():
-            rows.append(f"{name + '.py':<18} {_about(path.with_suffix('.py'))}")
-            continue
-        rows.append(f"{name + '/':<18} {_about(path / '__init__.py')}")
-        inner = sorted(path.glob("*/__init__.py"))
-        rows += [f"  {one.parent.name + '/':<16} {_about(one)}" for one in inner]
-    return rows
-
-
-def _about(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    files = {}
+    for name in re.findall(r"\w+", " ".join(layers)):
+        path = ROOT / "attn_cli" / name
+        if path.is_dir():
+            files[f"{name}/"] = path / "__init__.py"
+            files |= {f"  {one.parent.name}/": one for one in sorted(path.glob("*/__init__.py"))}
+        else:
+            files[f"{name}.py"] = path.with_suffix(".py")
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
+    return [
+        f"{name:<18} {(ast.get_docstring(tree) or '').partition(chr(10))[0]}" for name, tree in trees.items()
+    ]
 
 
 # Pages and links
@@ -359,14 +334,12 @@ def main(args: list[str]) -> int:
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
         return 2
-    said: list[str] = []
-    broken: list[str] = []
+    said, broken = [], []
     for name in chosen:
         try:
             if change := stale(known[name], write):
-                said.append(
-                    f"{change}\n{name} {'was written anew' if write else 'is out of date: run it with --write'}."
-                )
+                done = "was written anew" if write else "is out of date: run it with --write"
+                said.append(f"{change}\n{name} {done}.")
         except DocsError as error:
             broken.append(str(error))
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):

@@ -47,8 +47,7 @@ class Run(NamedTuple):
 
 def record() -> list[Event]:
     """Run the script, and return what the terminal gets, and when."""
-    events: list[Event] = []
-    now, stage = 0.0, None
+    events, now, stage = [], 0.0, None
     lines = [line.partition(" ")[::2] for line in SCRIPT.read_text(encoding="utf-8").splitlines()]
     for at, (what, rest) in enumerate(lines):
         if what == "look":
@@ -86,7 +85,6 @@ def written(events: list[Event]) -> str:
 
 
 def events_of(cast: str) -> list[Event]:
-    """Return the events of a cast."""
     return [(at, data) for at, _, data in map(json.loads, cast.splitlines()[1:])]
 
 
@@ -96,7 +94,7 @@ def screens(events: list[Event]) -> Iterator[tuple[float, list[tuple[Run, ...]]]
 
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.Stream(screen)
-    rows: list[tuple[Run, ...]] = [()] * ROWS
+    rows = [()] * ROWS
     for at, data in events:
         stream.feed(data)
         for row in screen.dirty:
@@ -131,15 +129,14 @@ def drawn(cast: str) -> str:
     events = events_of(cast)
     end = events[-1][0]
     still = next(at for at, data in events if len(data) > 200)  # the first command's answer
-    names: dict[tuple[float, float], str] = {}
-    body, looks = [], {}
+    names, body, looks = {}, [], {}
     for row, shown, start, stop in spans(events):
         name = names.setdefault((start, stop), f"t{len(names)}")
         stays = " s" if start <= still < stop else ""
         inner = "".join(run_drawn(run, row, looks) for run in shown)
         body.append(f'<g class="{name}{stays}">{inner}</g>')
     rules = [f".{name}{{{style}}}" for style, name in looks.items()]
-    frames = [frame(name, start / end, stop / end, end) for (start, stop), name in names.items()]
+    frames = [frame(name, start / end, stop / end) for (start, stop), name in names.items()]
     width, height = COLUMNS * CELL + 2 * EDGE, ROWS * LINE + 2 * EDGE
     size = f'width="{width:g}" height="{height:g}"'
     return "\n".join([
@@ -162,7 +159,7 @@ def drawn(cast: str) -> str:
 
 def spans(events: list[Event]) -> Iterator[tuple[int, tuple[Run, ...], float, float]]:
     """Yield each row that has anything on it, with the seconds from when it is so until it changes."""
-    since: dict[int, tuple[tuple[Run, ...], float]] = {}
+    since = {}
     for at, rows in screens(events):
         for n, row in enumerate(rows):
             old, start = since.get(n, ((), at))
@@ -174,7 +171,7 @@ def spans(events: list[Event]) -> Iterator[tuple[int, tuple[Run, ...], float, fl
     yield from ((n, row, start, end) for n, (row, start) in since.items() if row and end > start)
 
 
-def frame(name: str, start: float, stop: float, seconds: float) -> str:
+def frame(name: str, start: float, stop: float) -> str:
     """Return the animation of what is visible from one part of the time to another."""
     first = "" if start == 0 else "0%{visibility:hidden}"
     last = "" if stop == 1 else f"{stop * 100:.2f}%{{visibility:hidden}}"
@@ -198,14 +195,12 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
 
 def changed() -> Iterator[tuple[Path, bytes]]:
     """Yield the cast and the picture where the recording is not that of today, as they should be."""
-
-    def texts(cast: str) -> list[tuple[float, list[str]]]:  # colours differ a little between processors
-        seen = screens(events_of(cast))
-        return [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in seen]
-
-    old = CAST.read_text(encoding="utf-8") if CAST.exists() else ""
-    new = written(record())
-    cast = old if old and texts(old) == texts(new) else new
+    old, new = CAST.read_text(encoding="utf-8") if CAST.exists() else "", written(record())
+    seen = (screens(events_of(cast)) for cast in (old, new))
+    one, other = (
+        [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in each] for each in seen
+    )
+    cast = old if one == other else new  # colours differ a little between processors
     for path, text in {CAST: cast, PICTURE: drawn(cast)}.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             yield path, text.encode()

@@ -36,7 +36,6 @@ def pages() -> dict[str, str]:
 
 
 def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]) -> str:
-    """Return the page of a command."""
     name = "-".join(("attn", *words))
     ctx = command.context_class(command, info_name=" ".join(("attn", *words)))
     about, *rest = helps.paragraphs(command)
@@ -53,8 +52,20 @@ def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]
     for heading, rows in helps.sections(ctx).items():
         lines += [f".SS {heading}"]
         lines += [line for row in rows for line in entry(typed(row.typed, name, heading), row.text)]
-    lines += [".SH EXIT STATUS", *exit_status(words)]
-    lines += [".SH FILES", *files(words)]
+    codes = docs.explained("| code | means |")[: 3 if words else None]  # all of them on the page of attn
+    lines += [".SH EXIT STATUS", *(line for one, text in codes for line in entry(rf"\fB{one}\fR", text))]
+    if words:
+        lines += filled("`attn`(1) has the others.")
+        lines += [
+            ".SH FILES",
+            *filled("`attn.toml` and `~/.config/attn/config.toml` hold defaults; see `attn`(1)."),
+        ]
+    else:
+        lines += [
+            ".SH FILES",
+            *(line for one, text in FILES.items() for line in entry(rf"\fI{code(one)}\fR", text)),
+        ]
+        lines += filled(ELSEWHERE)
     lines += [".SH ENVIRONMENT", *environment(words, command)]
     lines += [".SH EXAMPLES", *(line for text in examples for line in (".EX", f"$ {code(text)}", ".EE"))]
     return "\n".join([*lines, ".SH SEE ALSO", *see_also(words, known)]) + "\n"
@@ -68,8 +79,7 @@ def code(text: str) -> str:
 def marked(text: str) -> str:
     """Return text with what Markdown quotes as code in bold, and links as their words."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    parts = (code(part) if n % 2 == 0 else rf"\fB{code(part)}\fR" for n, part in enumerate(plain.split("`")))
-    return "".join(parts)
+    return "".join(rf"\fB{code(part)}\fR" if n % 2 else code(part) for n, part in enumerate(plain.split("`")))
 
 
 def filled(text: str) -> list[str]:
@@ -96,24 +106,6 @@ def typed(text: str, name: str, heading: str) -> str:
         return rf"\fB{code(name)}\-{code(text)}\fR(1)"
     fonts = lambda one: rf"\f{'B' if one[1] else 'I'}{code(one[1] + one[2])}\fR"  # noqa: E731
     return re.sub(r"(?<!\S)(-*)([\w\[<][^\s,]*)", fonts, text)
-
-
-def exit_status(words: tuple[str, ...]) -> Iterator[str]:
-    """Yield what the exit codes mean: all of them on the page of attn."""
-    for code, text in docs.explained("| code | means |")[: 3 if words else None]:
-        yield from entry(rf"\fB{code}\fR", text)
-    if words:
-        yield from paragraphs(["`attn`(1) has the others."])
-
-
-def files(words: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files that attn reads and keeps: all of them on its own page."""
-    if words:
-        yield from paragraphs(["`attn.toml` and `~/.config/attn/config.toml` hold defaults; see `attn`(1)."])
-        return
-    for name, text in FILES.items():
-        yield from entry(rf"\fI{code(name)}\fR", text)
-    yield from paragraphs([ELSEWHERE])
 
 
 def environment(words: tuple[str, ...], command: Any) -> Iterator[str]:

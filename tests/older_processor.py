@@ -11,8 +11,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import threadpoolctl
@@ -34,28 +33,18 @@ class InUse(NamedTuple):
 def in_use() -> InUse:
     """Return what computes in this process."""
     blas = [one for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"]
-    config: Any = np.show_config(mode="dicts")
-    loops = config.get("SIMD Extensions", {}).get("found", [])
+    loops = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     return InUse(sorted({str(one.get("architecture")) for one in blas}), list(loops))
 
 
-def in_use_with(environ: Mapping[str, str]) -> InUse:
+def in_use_with(environ: dict[str, str]) -> InUse:
     """Return what computes in a process that is started with these variables."""
     command = [sys.executable, "-W", "error", "-c", REPORT]
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True)
-    return InUse(*json.loads(done.stdout))
+    return InUse(*json.loads(subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True).stdout))
 
 
-def older(environ: Mapping[str, str], now: InUse, machine: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that make a processor look older, and what is said of them.
-
-    >>> older({}, InUse(["SkylakeX"], ["X86_V3", "X86_V4", "AVX512_ICL"]), "x86_64")[0]
-    {'OPENBLAS_CORETYPE': 'Haswell', 'NPY_DISABLE_CPU_FEATURES': 'X86_V4,AVX512_ICL'}
-    >>> older({"NPY_DISABLE_CPU_FEATURES": "AVX2"}, InUse(["Zen"], ["AVX2", "AVX512_SKX"]), "AMD64")[0]
-    {'OPENBLAS_CORETYPE': 'Haswell', 'NPY_DISABLE_CPU_FEATURES': 'AVX2,AVX512_SKX'}
-    >>> older({"OPENBLAS_CORETYPE": "Zen"}, InUse(["Haswell"], ["AVX2"]), "x86_64")[1]
-    ['OPENBLAS_CORETYPE is Zen, and is left as it is.', 'NumPy has no loops above AVX2 here.']
-    """
+def older(environ: dict[str, str], now: InUse, machine: str) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that make a processor look older, and what is said of them."""
     made, said = {}, []
     has_avx2 = any(name.startswith(("AVX2", "AVX512", "X86_V3", "X86_V4")) for name in now.loops)
     if environ.get(CORE):
@@ -73,7 +62,7 @@ def older(environ: Mapping[str, str], now: InUse, machine: str) -> tuple[dict[st
     return made, said
 
 
-def main(args: Sequence[str]) -> int:
+def main(args: list[str]) -> int:
     """Run the tests, and return pytest's exit code; 1 where a variable has no effect."""
     made, said = older(os.environ, in_use(), platform.machine())
     print(*said, *(f"{name}={value}" for name, value in made.items()), sep="\n")

@@ -21,8 +21,6 @@ FOLDER = Path(ROOT) / "docs" / "pictures"
 COMMANDS = FOLDER / "commands.txt"
 NEAR = 2.0  # units of a picture by which fonts of another version may move something
 SHAPES = ("text", "rect", "path", "image")
-Place = tuple[str, float, float]
-Seen = tuple[list[int], list[str], list[Place]]
 
 
 def commands() -> dict[str, str]:
@@ -41,44 +39,39 @@ def draw(command: str, folder: Path) -> bytes | None:
         ran = attn(*args, cwd=folder)
         if ran.code:
             raise AssertionError(f"{command}: {ran.err}")
-        return path.read_bytes() if path.suffix == ".svg" else _saved_by(path)
+        if path.suffix == ".svg":
+            return path.read_bytes()
+        with chromium() as browser:
+            opened = Opened(browser.new_page(color_scheme="light"))
+            opened.go(path)
+            saved = opened.saved("save-svg").encode()
+            opened.page.close()
+            return saved
     except pytest.skip.Exception:
         return None
 
 
-def _saved_by(path: Path) -> bytes:
-    """Return the picture that a page saves, opened on a light screen."""
-    with chromium() as browser:
-        page = browser.new_page(color_scheme="light")  # type: ignore[attr-defined]
-        opened = Opened(page)
-        opened.go(path)
-        saved = opened.saved("save-svg").encode()
-        page.close()
-        return saved
-
-
-def seen(svg: bytes) -> Seen:
-    """Return the size of a picture, its texts, and where each text and each shape begins, in the order drawn."""
+def seen(svg: bytes):
+    """Return the size of a picture, its texts, the kinds of all that is drawn, in order, and where each begins."""
     root = ET.fromstring(svg)
     size = [round(float(root.get(side, "0").removesuffix("pt"))) for side in ("width", "height")]
-    drawn = [(one.tag.rpartition("}")[2], one) for one in root.iter()]
-    texts = [one.text or "" for name, one in drawn if name == "text"]
-    return size, texts, [(name, *_start(one)) for name, one in drawn if name in SHAPES]
-
-
-def _start(shape: ET.Element) -> tuple[float, float]:
-    found = re.match(r"M\s*(-?[\d.]+)[\s,]+(-?[\d.]+)", shape.get("d", ""))
-    x, y = found.groups() if found else (shape.get("x", "0"), shape.get("y", "0"))
-    return float(x), float(y)
+    texts, kinds, places = [], [], []
+    for one in root.iter():
+        name = one.tag.rpartition("}")[2]
+        if name in SHAPES:
+            path = re.match(r"M\s*(-?[\d.]+)[\s,]+(-?[\d.]+)", one.get("d", ""))
+            texts += [one.text or ""] * (name == "text")
+            kinds.append(name)
+            places.append(
+                [float(n) for n in (path.groups() if path else (one.get("x", "0"), one.get("y", "0")))]
+            )
+    return size, texts, kinds, places
 
 
 def are_alike(one: bytes, other: bytes) -> bool:
     """Tell whether two pictures have the same size and texts, and all that is drawn in the same order and places."""
     (*same, places), (*as_well, others) = seen(one), seen(other)
-    if same != as_well or [name for name, *_ in places] != [name for name, *_ in others]:
-        return False
-    moved = (math.dist(place, where) for (_, *place), (_, *where) in zip(places, others, strict=True))
-    return max(moved, default=0.0) <= NEAR
+    return same == as_well and all(map(lambda here, there: math.dist(here, there) <= NEAR, places, others))
 
 
 def changed() -> Iterator[tuple[Path, bytes]]:

@@ -32,8 +32,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.names |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
+        self.links += [given["href"]] if tag == "a" and "href" in given else []
         if LOADED.get(tag) in given:
             self.loads.append(given[LOADED[tag]])
 

@@ -7,11 +7,10 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
-from attn_cli import __version__
+from attn_cli import __version__, errors
 from attn_cli.cli import app as cli
 from tests import docs, lecture, man, site
 from tests.thorough import like_cases
@@ -22,15 +21,8 @@ COMMANDS = docs.commands()
 WIDEST = 100  # columns of a line of prose that is not a whole sentence
 
 
-@pytest.fixture(scope="module")
-def sections() -> dict[str, str]:
-    """The sections of the reference by their headings."""
-    _, *parts = re.split(r"^## (.*)\n", docs.REFERENCE.read_text(encoding="utf-8"), flags=re.M)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_shows_what_the_commands_print_today(name: str) -> None:
+def test_a_page_shows_what_the_commands_print_today(name):
     if name == "docs/models.md" and importlib.util.find_spec("transformers"):
         pytest.skip("With transformers, `attn check` says more than the page shows.")
     assert docs.stale(PAGES[name]) == "", "Run: python -m tests.docs --write"
@@ -39,30 +31,27 @@ def test_a_page_shows_what_the_commands_print_today(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_every_link_leads_somewhere(name: str) -> None:
+def test_every_link_leads_somewhere(name):
     assert docs.broken_links(LINKED[name]) == []
     contents = (docs.ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     is_page = re.fullmatch(r"docs/([\w-]+\.md)", name)
     assert not is_page or is_page[1] == "README.md" or f"({is_page[1]})" in contents
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
-def test_every_command_and_every_option_is_in_the_reference(words: tuple[str, ...], sections: dict) -> None:
-    section = sections[" ".join(("attn", *words))]
-    for option in COMMANDS[words].params:
-        for name in option.opts:
-            if name.startswith("-"):
-                assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", section), f"{name} is missing"
-        if option.envvar:
-            assert f"`{option.envvar}`" in sections["Environment variables"]
-
-
-def test_the_reference_has_every_command_and_explains_every_exit_code() -> None:
+def test_the_reference_has_every_command_with_every_option_and_explains_every_exit_code():
+    _, *parts = re.split(r"^## (.*)\n", docs.REFERENCE.read_text(encoding="utf-8"), flags=re.M)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert {words[0] for words in COMMANDS if words} == set(cli.COMMANDS)
-    assert [int(code) for code, _ in docs.explained("| code | means |")] == sorted(docs.CODES)
+    for words, command in COMMANDS.items():
+        shown = {*re.findall(r"(?<![\w-])-[\w-]+", sections[docs.named(words)])}
+        for option in command.params:
+            assert {name for name in option.opts if name.startswith("-")} <= shown, words
+            assert not option.envvar or f"`{option.envvar}`" in sections["Environment variables"]
+    codes = {value for value in vars(errors).values() if type(value) is int}
+    assert [int(code) for code, _ in docs.explained("| code | means |")] == sorted(codes)
 
 
-def test_the_json_page_explains_every_key_of_the_schema() -> None:
+def test_the_json_page_explains_every_key_of_the_schema():
     page = (docs.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     defs = json.loads((docs.ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))["$defs"]
     names = "trace head embedding projection learned summary neighbour examples vectors nearest score lookup check"
@@ -89,11 +78,11 @@ def long_lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted({*LINKED, "data/README.md"} - {"docs/reference.md"}))
-def test_prose_is_wrapped_or_has_one_sentence_a_line(name: str) -> None:
+def test_prose_is_wrapped_or_has_one_sentence_a_line(name):
     assert long_lines((docs.ROOT / name).read_text(encoding="utf-8")) == []
 
 
-def test_a_long_line_is_prose_of_more_than_one_sentence_or_part_of_one() -> None:
+def test_a_long_line_is_prose_of_more_than_one_sentence_or_part_of_one():
     words = "word " * 25
     parts, sentences, whole = f"{words}end", f"{words}end. And {words}end.", f"- {words}(end.)"
     others = [f"| {words}|", f"<!-- {words}-->", f"[{words}](page.md)", f"# {words}", "```text", words, "```"]
@@ -120,13 +109,12 @@ REWRITTEN = {
 }
 
 
-@pytest.mark.parametrize("what", REWRITTEN)
-def test_a_page_is_rewritten(what: str) -> None:
-    old, new = REWRITTEN[what]
+@pytest.mark.parametrize(("old", "new"), REWRITTEN.values(), ids=REWRITTEN)
+def test_a_page_is_rewritten(old, new):
     assert docs.rewritten(old) == new == docs.rewritten(new)
 
 
-def test_another_last_digit_is_no_change() -> None:
+def test_another_last_digit_is_no_change():
     def kept(printed: str, shown: str) -> bool:
         page = f"```console\n$ echo {printed}\n{shown}\n```\n"
         new = docs.rewritten(page)
@@ -138,15 +126,14 @@ def test_another_last_digit_is_no_change() -> None:
     assert not kept(right, "0.12345699901234567 of 3") and not kept(right, "0.12345678901234567 of 4")
     assert kept("[4.0141373e-08,0.054840352]", "[4.014108e-08,0.05483995]")
     assert kept("b -12.9862", "b -12.9861") and not kept("b -12.9862", "b -12.9872")
-    assert (
-        kept("1.2346e-05", "1.2345e-05") and not kept("1.2346e-05", "1.2446e-05") and not kept(".985", ".984")
-    )
+    assert kept("1.2346e-05", "1.2345e-05") and not kept("1.2346e-05", "1.2446e-05")
+    assert not kept(".985", ".984")
     assert kept(of_float32, "[1.2369471e-06,0.8277436,0.172255]")
     assert kept(of_float32, "[1.2369468e-06,0.8277437,0.17225502]")
 
 
 @pytest.mark.parametrize("command", ["no-such-program", "attn self x | no-such-program", "python -c 'x'"])
-def test_a_command_that_breaks_is_not_written_down(command: str) -> None:
+def test_a_command_that_breaks_is_not_written_down(command):
     with pytest.raises(docs.DocsError, match="line 3"):
         docs.rewritten(f"\n\n```console\n$ {command}\n```\n")
     for page in ("```console\n$ seq 3\n", "- A list:\n\n  ```console\n  $ seq 3\n  ```\n"):
@@ -154,9 +141,7 @@ def test_a_command_that_breaks_is_not_written_down(command: str) -> None:
             docs.rewritten(page)
 
 
-def test_without_jq_its_commands_stay_as_they_are_and_an_error_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_jq_its_commands_stay_as_they_are_and_an_error_is_shown(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     page = "```console\n$ attn schema | jq .title\nx\n$ attn schema |\n>   jq .title\ny\n$ seq 1\n1\n```\n"
     assert docs.rewritten(page) == page
@@ -164,7 +149,7 @@ def test_without_jq_its_commands_stay_as_they_are_and_an_error_is_shown(
     assert "attn: There is no token" in docs.rewritten("```console\n$ attn self '...'\n```\n")
 
 
-def test_a_link_to_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_nothing_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(docs, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     (tmp_path / "there.md").write_text("# A heading, here\n\n```text\n# none\n```\n")
@@ -176,7 +161,7 @@ def test_a_link_to_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert broken == ["gone.md", "there.md#none", "../outside.md"]
 
 
-def test_a_stale_page_is_reported_and_then_written(tmp_path, monkeypatch, capsys) -> None:
+def test_a_stale_page_is_reported_and_then_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(docs, "ROOT", tmp_path)
     monkeypatch.setattr(docs, "REFERENCE", tmp_path / "docs" / "reference.md")
     page = tmp_path / "README.md"
@@ -192,33 +177,39 @@ def test_a_stale_page_is_reported_and_then_written(tmp_path, monkeypatch, capsys
 
 # The manual has a page for every command, with all of its options, that man shows without a complaint.
 
-SECTIONS = re.findall(
-    "[A-Z ]+", "NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,FILES,ENVIRONMENT,EXAMPLES,SEE ALSO"
-)
+SECTIONS = [
+    "NAME",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "OPTIONS",
+    "EXIT STATUS",
+    "FILES",
+    "ENVIRONMENT",
+    "EXAMPLES",
+    "SEE ALSO",
+]
+MAN = shutil.which("man")
 
 
-def shown(*names: str) -> str:
-    """Return what man shows of pages; its complaints are an error."""
-    version = ["man", "--version"]
-    if not shutil.which("man") or not subprocess.run(version, capture_output=True).stdout.startswith(
-        b"man 2"
-    ):
-        pytest.skip("man-db is not installed: the man of macOS has other options.")
-    command = ["man", "--warnings", "-E", "UTF-8", "-l", *(str(man.FOLDER / f"{name}.1") for name in names)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MANWIDTH": "100"})
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+def test_the_pages_say_what_the_help_says_today():
+    assert [*man.changed()] == [], "Run: python -m tests.docs --write"
 
 
-def test_the_pages_say_what_the_help_says_today() -> None:
-    kept = {path.name: path.read_text(encoding="utf-8") for path in man.FOLDER.iterdir()}
-    assert kept == man.pages(), "Run: python -m tests.docs --write"
+def test_no_letter_is_taken_for_an_order_or_made_prettier():
+    assert man.filled(".PP -q 'it' `a\\b` ~^ √2 – \"x\"") == [
+        r"\&.PP \-q \(aqit\(aq \fBa\eb\fR \(ti\(ha \[u221A]2 \[u2013] " + '"x"'
+    ]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
 @like_cases
-def test_a_page_has_every_section_and_every_option_as_it_is_typed(words: tuple[str, ...]) -> None:
-    text = shown("-".join(("attn", *words)))
+def test_man_shows_every_section_and_every_option_as_it_is_typed_and_complains_of_nothing(words):
+    if b"man 2" not in (subprocess.run(["man", "--version"], capture_output=True).stdout if MAN else b""):
+        pytest.skip("man-db is not installed: the man of macOS has other options.")
+    command = [MAN, "--warnings", "-E", "UTF-8", "-l", str(man.FOLDER / f"{'-'.join(('attn', *words))}.1")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MANWIDTH": "100"})
+    assert (done.returncode, done.stderr) == (0, "")
+    text = done.stdout
     assert [line for line in text.splitlines() if line in SECTIONS] == SECTIONS
     options = text.partition("\nOPTIONS\n")[2].partition("\nEXIT STATUS\n")[0]
     for one in COMMANDS[words].params:
@@ -228,30 +219,21 @@ def test_a_page_has_every_section_and_every_option_as_it_is_typed(words: tuple[s
             assert one.envvar in text.partition("\nENVIRONMENT\n")[2]
 
 
-def test_no_letter_is_taken_for_an_order_or_made_prettier() -> None:
-    assert man.filled(".PP -q 'it' `a\\b` ~^ √2 – \"x\"") == [
-        r"\&.PP \-q \(aqit\(aq \fBa\eb\fR \(ti\(ha \[u221A]2 \[u2013] " + '"x"'
-    ]
-    assert man.code("'") == r"\(aq"
-
-
 # The recorded lecture is what its script types; its picture shows the recording, and moves without a script.
 
 CAST = lecture.CAST.read_text(encoding="utf-8")
 PICTURE = lecture.PICTURE.read_text(encoding="utf-8")
 
 
-def test_the_recording_types_the_commands_of_the_script_and_the_picture_is_drawn_from_it() -> None:
-    commands = re.findall(r"^\$ (.*)$", lecture.SCRIPT.read_text(encoding="utf-8"), re.M)
-    first_lines = [
-        "".join(run.text for run in rows[0]) for _, rows in lecture.screens(lecture.events_of(CAST))
-    ]
-    for command in commands:
+def test_the_recording_types_the_commands_of_the_script_and_the_picture_is_drawn_from_it():
+    seen = lecture.screens(lecture.events_of(CAST))
+    first_lines = ["".join(run.text for run in rows[0]) for _, rows in seen]
+    for command in re.findall(r"^\$ (.*)$", lecture.SCRIPT.read_text(encoding="utf-8"), re.M):
         assert f"${command}"[: lecture.COLUMNS - 1] in first_lines
     assert lecture.drawn(CAST) == PICTURE, "Run: python -m tests.docs --write"
 
 
-def test_the_picture_is_small_loads_nothing_and_stands_still_where_motion_is_unwelcome() -> None:
+def test_the_picture_is_small_loads_nothing_and_stands_still_where_motion_is_unwelcome():
     assert len(PICTURE) < 300_000
     assert not re.search(r"<script|href|url\(|@import|\son\w+=", PICTURE)
     style, _, moving = PICTURE.partition("@media (prefers-reduced-motion:no-preference){")
@@ -260,7 +242,7 @@ def test_the_picture_is_small_loads_nothing_and_stands_still_where_motion_is_unw
     assert "looks most at" in "".join(text for one in shown for text in one.itertext())
 
 
-def test_each_moment_of_the_picture_shows_the_screen_of_that_moment() -> None:
+def test_each_moment_of_the_picture_shows_the_screen_of_that_moment():
     events = lecture.events_of(CAST)
     rows = list(lecture.spans(events))
     by_time = dict(lecture.screens(events))  # the last of a moment
@@ -269,11 +251,9 @@ def test_each_moment_of_the_picture_shows_the_screen_of_that_moment() -> None:
         assert seen == {n: runs for n, runs in enumerate(screen) if runs}
 
 
-def test_a_cell_keeps_its_colours_and_its_place() -> None:
-    cast = lecture.written(
-        [(0.0, "ab \x1b[1;31mc<\x1b[0m \x1b[7md\x1b[0m \x1b[48;2;1;2;3m  \x1b[0m"), (1.0, "")]
-    )
-    (_, screen), *_ = lecture.screens(lecture.events_of(cast))
+def test_a_cell_keeps_its_colours_and_its_place():
+    looks = "ab \x1b[1;31mc<\x1b[0m \x1b[7md\x1b[0m \x1b[48;2;1;2;3m  \x1b[0m"
+    (_, screen), *_ = lecture.screens(lecture.events_of(lecture.written([(0.0, looks)])))
     plain, red = (lecture.INK, lecture.PAPER, False), (lecture.COLOURS["red"], lecture.PAPER, True)
     reverse, filled = (lecture.PAPER, lecture.INK, False), (lecture.INK, "#010203", False)
     runs = ((0, "ab", plain), (3, "c<", red), (6, "d", reverse), (8, "  ", filled))
@@ -293,12 +273,11 @@ WRONG = {
 }
 
 
-def test_a_link_to_nothing_and_what_another_server_has_are_found(tmp_path: Path) -> None:
+def test_a_link_to_nothing_and_what_another_server_has_are_found(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "one.svg").touch()
-    (tmp_path / "sub" / "b.html").write_text(
-        '<h1 id="b">B</h1><a href="../index.html">up</a><a href="https://a.org">'
-    )
+    back = '<h1 id="b">B</h1><a href="../index.html">up</a><a href="https://a.org">'
+    (tmp_path / "sub" / "b.html").write_text(back)
     (tmp_path / "index.html").write_text(GOOD)
     assert list(site.complaints(tmp_path)) == []
     (tmp_path / "index.html").write_text(GOOD + "".join(WRONG))
