@@ -6,11 +6,11 @@ saying how good it is. A sentence is right where the right noun has more of the 
 `first` is the first noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import numpy as np
+import typer
 
 from attn_cli.learn.score import head_weights
 from attn_cli.learn.treebank import read_passages
@@ -49,26 +49,21 @@ def measure(stack, found):
     return flips, {name: float(np.mean([one[name] for one in flips])) for name in flips[0]}
 
 
-def main() -> None:
+def main(model: str, files: list[Path] = typer.Argument(FILES), each: bool = False) -> None:  # noqa: B008
     """Measure each file, with its marks and (as the commands read a text) without; print a line for each, as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.flips")
-    parser.add_argument("model")
-    parser.add_argument("files", nargs="*", type=Path, default=FILES)
-    parser.add_argument("--each", action="store_true", help="every pair, too")
-    asked = parser.parse_args()
-    stack = named(asked.model)
-    for path in asked.files:
+    stack = named(model)
+    for path in files:
         written = pairs(path)
         bare = [(a.without_punctuation(), b.without_punctuation()) for a, b in written]
         for marks, found in (("with", written), ("without", bare)):
             flips, means = measure(stack, found)
             shown = {name: round(share, 3) for name, share in means.items()}
             print(json.dumps({"file": path.name, "marks": marks, "pairs": len(found), **shown}))
-        for one, pair in zip(flips, bare, strict=True) if asked.each else ():
+        for one, pair in zip(flips, bare, strict=True) if each else ():
             first, second = (one["first"] + half * one["moves"] for half in (0.5, -0.5))
             text = " ".join(pair[0].words)
             print(f"{2 * one['right']:.0f} right  {first:.3f} {second:.3f} {one['moves']:+.3f}  {text}")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

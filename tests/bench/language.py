@@ -51,9 +51,8 @@ def main() -> None:
     path = data_path(f"{given.model}.safetensors") if given.model in BUNDLED else given.model
     count, size = n_grams[1].size
     print(f"\nLearned from {sum(map(len, learned)):,} words.")
-    print(
-        f"{stack.name}: {os.path.getsize(path):,} bytes; the 5-gram model: {count:,} n-grams, {size:,} bytes."
-    )
+    own = f"{stack.name}: {os.path.getsize(path):,} bytes"
+    print(f"{own}; the 5-gram model: {count:,} n-grams, {size:,} bytes.")
 
 
 if __name__ == "__main__":

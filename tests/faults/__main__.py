@@ -4,7 +4,6 @@ Every write, fsync, rename, open, close and unlink of every command that writes 
 EDQUOT, a short count), once or from then on, and is the last thing that its process does.
 """
 
-import argparse
 import importlib
 import os
 import random
@@ -13,22 +12,19 @@ import tempfile
 import time
 from pathlib import Path
 
+import typer
+
 from tests.faults.commands import COMMANDS, INPUTS
 from tests.faults.inject import KILLS
 from tests.faults.judge import baseline, faults, tried
 from tests.vectors.test_download import NAME, entry, index, serving
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--only", default="", help="commands whose name holds this")
-    parser.add_argument("--share", default="0/1", help="of the commands: 0/2 and 1/2 on two processors")
-    parser.add_argument("--sample", type=int, default=0, help="so many faults of each quick one, by --seed")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    mine, shares = map(int, asked.share.split("/"))
+def main(only: str = "", share: str = "0/1", sample: int = 0, seed: int = 0) -> None:
+    """Try commands whose name holds a word, a share of them (0/2 and 1/2), or a sample of faults of each quick one."""
+    mine, shares = map(int, share.split("/"))
     importlib.import_module("tests.loaded")
-    if not asked.sample:
+    if not sample:
         importlib.import_module("gensim.models.word2vec")
     began = time.monotonic()
     total = wrong = kills = 0
@@ -37,14 +33,13 @@ def main() -> int:
         mirror.files[f"/{NAME}/{NAME}.gz"] = data
         mirror.lists(index(**{NAME: entry(data)}))
         os.environ["ATTN_MIRROR"] = mirror.address
-        wanted = [c for c in COMMANDS if asked.only in c.name and not (asked.sample and c.slow)]
+        wanted = [c for c in COMMANDS if only in c.name and not (sample and c.slow)]
         for command in wanted[mine::shares]:
             place = Path(folder) / "place"
             base = baseline(command, place)
             chosen = list(faults(base))
-            if asked.sample:
-                draw = random.Random(f"{asked.seed} {command.name}")
-                chosen = draw.sample(chosen, min(asked.sample, len(chosen)))
+            if sample:
+                chosen = random.Random(f"{seed} {command.name}").sample(chosen, min(sample, len(chosen)))
             found = [f"{fault}: {complaint}" for fault in chosen for complaint in tried(base, fault, place)]
             print(*(f"  {command.name}: {complaint}\n" for complaint in found), sep="", end="")
             print(f"{command.name:<24}{len(chosen):>6} faults{len(found):>6} wrong", flush=True)
@@ -52,8 +47,8 @@ def main() -> int:
             kills += sum(fault.kind in KILLS for fault in chosen)
             wrong += len(found)
     print(f"{total:,} faults ({kills:,} kills), {wrong:,} wrong, {time.monotonic() - began:.0f} s")
-    return 1 if wrong else 0
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

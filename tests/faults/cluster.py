@@ -5,7 +5,6 @@ manifest must be those of an undisturbed run on one machine, byte for byte: noth
 small tmpfs where one can be mounted, else a limit of the size of files.
 """
 
-import argparse
 import os
 import random
 import resource
@@ -15,9 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from functools import partial
 from pathlib import Path
+
+import typer
 
 from tests.batch.folders import content
 from tests.bench.batch import sentences
@@ -38,8 +39,8 @@ def attn(folder: str, *options: str, during: Callable[[Run], object] | None = No
     limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)) if limit else None
     command = ("batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options)
     start = time.monotonic()
-    pipes = {"stderr": subprocess.PIPE, "start_new_session": True, "text": True}
-    with started(*command, preexec_fn=limited, **pipes) as process:
+    how = {"stderr": subprocess.PIPE, "start_new_session": True, "text": True, "preexec_fn": limited}
+    with started(*command, **how) as process:
         if during:
             during(process)
         _, said = process.communicate()
@@ -132,21 +133,16 @@ def campaign(lines: int, kills: int) -> Iterator[str]:
         yield from compared("the same command, with room", "full", attn("full", *LOCAL), whole)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.cluster", description=__doc__)
-    parser.add_argument("--lines", type=int, default=200_000)
-    parser.add_argument("--kills", type=int, default=10, help="of workers")
-    asked = parser.parse_args()
+def main(lines: int = 200_000, kills: int = 10) -> None:
+    """Run that many lines, and kill workers that often."""
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for what in campaign(asked.lines, asked.kills):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        for what in campaign(lines, kills):
             wrong += 1
             print(f"  WRONG: {what}", flush=True)
-        os.chdir("/")
     print(f"{wrong} wrong")
-    return 1 if wrong else 0
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

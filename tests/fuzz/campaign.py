@@ -19,7 +19,7 @@ from random import Random
 from attn_cli.errors import AttnError
 from tests.fuzz import cases as vectors, gguf, seeds
 from tests.fuzz.cases import Broken
-from tests.fuzz.mutate import place
+from tests.fuzz.mutate import IN_MEMORY, peak, place
 from tests.fuzz.seeds import Files, beside
 
 LONGEST = 5.0  # seconds of a case; what takes longer hangs
@@ -68,7 +68,7 @@ def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
 def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
     """Run a reader's cases; the same seed gives the same."""
     reader, use = (gguf.reader(name), gguf.use) if name in gguf.NAMES else (seeds.READERS[name], vectors.use)
-    outcome, before, began = Outcome(name), _peak(), time.perf_counter()
+    outcome, before, began = Outcome(name), peak(), time.perf_counter()
     with _place() as (path, warned):
         for number in range(cases):
             rng = Random(seed << 40 | number)
@@ -95,31 +95,30 @@ def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outc
             if number > min(WARM, 10):
                 outcome.slowest = max(outcome.slowest, taken)
             if number == min(WARM, cases // 2):
-                before = _peak()
+                before = peak()
     outcome.seconds = time.perf_counter() - began
-    outcome.growth = _peak() - before
+    outcome.growth = peak() - before
     return outcome
 
 
 @contextmanager
 def _place() -> Iterator[tuple[Path, list[str]]]:
     """Yield a file that one case after the other overwrites, in memory if possible, and what is warned of."""
-    shared, warned = Path("/dev/shm"), []
+    warned = []
 
-    def warn(message: Warning | str, kind: type[Warning], *_: object) -> None:
+    def warn(message, kind, *_):
         frames = [frame for frame in traceback.extract_stack() if "attn_cli" in frame.filename]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} " if frames else ""
         warned.append(f"{where}{kind.__name__}: {message}")
 
-    def hangs(number: int, frame: object) -> None:
+    def hangs(number, frame):
         raise Hangs(f"more than {LONGEST} seconds")
 
     warnings.simplefilter("always")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.showwarning = warn
     signal.signal(signal.SIGALRM, hangs)
-    folder = shared if os.access(shared, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="attn-fuzz-", dir=folder) as made:
+    with tempfile.TemporaryDirectory(prefix="attn-fuzz-", dir=IN_MEMORY) as made:
         os.environ["XDG_CACHE_HOME"] = f"{made}/cache"
         yield Path(made, "fuzz.dat"), warned
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -138,7 +137,3 @@ def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, sav
     for suffix, data in files.items():
         beside(folder / "fuzz.dat", suffix).write_bytes(data)
     (folder / "traceback.txt").write_text(told, errors="backslashreplace")
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

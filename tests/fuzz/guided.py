@@ -5,7 +5,6 @@ in TARGETS. A case may take two seconds, and memory for its file and 64 MB more.
 tests/fuzz/found/READER, which every later campaign begins with.
 """
 
-import argparse
 import hashlib
 import importlib.util
 import json
@@ -20,26 +19,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import typer
+
 from attn_cli.errors import AttnError
-from tests.fuzz.mutate import place
+from tests.fuzz.mutate import (  # and no more of attn: what is loaded is not instrumented
+    IN_MEMORY,
+    peak,
+    place,
+)
 
 FOUND = Path(__file__).with_name("found")
-SHIPPED = Path(__file__).parents[2] / "data" / "examples"
+SHIPPED = [path.read_bytes() for path in sorted(Path(__file__).parents[2].glob("data/examples/*.json"))]
 PIECE = 128  # bytes that the readers of vectors take for a large file
 MOST_MEMORY = 64 << 20  # beside the file
 SECONDS = 2  # a case
 LONGEST = 4096  # bytes of a file
 
 
+Reader = Callable[[str, bytes], object]
+
+
 class Target(NamedTuple):
     """A reader: what of attn is instrumented, the function that makes the reader, and sound files to begin with."""
 
     package: str
-    reader: Callable[[], Callable[[str, bytes], object]]
+    reader: Callable[[], Reader]
     seeds: Callable[[], list[bytes]]
 
 
-def _vectors() -> Callable[[str, bytes], object]:
+def _vectors() -> Reader:
     from attn_cli.vectors import detect
     from attn_cli.vectors.open_vectors import FileVectors
     from tests.fuzz.cases import check_found, check_rows, scale
@@ -58,24 +66,16 @@ def _vectors() -> Callable[[str, bytes], object]:
     return read
 
 
-def _of(module: str, name: str, seeds: Callable[[], list[bytes]], *more: object) -> Target:
-    """Return a reader that is called with a path; it is loaded when it is to be instrumented."""
+def _of(
+    module: str, name: str, seeds: Callable[[], list[bytes]], *more: object, of_bytes: bool = False
+) -> Target:
+    """Return a reader that is called with a path, or bytes; it is loaded when it is to be instrumented."""
 
-    def load() -> Callable[[str, bytes], object]:
+    def load() -> Reader:
         read = getattr(importlib.import_module(f"attn_cli.{module}"), name)
-        return lambda path, data: read(path, *more)
+        return lambda path, data: read(data if of_bytes else path, *more)
 
     return Target(module.partition(".")[0], load, seeds)
-
-
-def _saved() -> Callable[[str, bytes], object]:
-    from attn_cli.inputs.saved_weights import read_saved
-
-    return lambda path, data: read_saved(data, "saved")
-
-
-def _examples() -> list[bytes]:
-    return [path.read_bytes() for path in sorted(SHIPPED.glob("*.json"))]
 
 
 def _printed() -> list[bytes]:
@@ -106,10 +106,14 @@ def _models() -> list[bytes]:
         return [Path(write(file.name, made, table(), ["a", "b", "c"])).read_bytes() for made in of]
 
 
+def kept(name: str) -> Path:
+    return FOUND / name.replace(" ", "-")
+
+
 BETWEEN = b"\n----\n"  # the files of a checkpoint in one file: config.json, a safetensors file, an index
 
 
-def _checkpoint() -> Callable[[str, bytes], object]:
+def _checkpoint() -> Reader:
     from attn_cli.models.checkpoints.run import Checkpoint, texts
 
     def read(path: str, data: bytes) -> None:
@@ -149,9 +153,11 @@ SHEETS = [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']
 CONFIG = b'score = "dot"\ntop = 3\n[self]\nmask = "causal"\ntemperature = 0.5\nfull = true\n'
 TARGETS: dict[str, Target] = {
     "vectors": Target("vectors", _vectors, lambda: importlib.import_module("tests.fuzz.seeds").EVERY),
-    "matrices": _of("inputs.matrices", "read_given", lambda: _examples() + _printed() + _arrays()),
-    "answers": _of("teach.submission", "read_submission", lambda: _examples() + _printed()),
-    "saved weights": Target("inputs", _saved, lambda: _printed() + _arrays()),
+    "matrices": _of("inputs.matrices", "read_given", lambda: SHIPPED + _printed() + _arrays()),
+    "answers": _of("teach.submission", "read_submission", lambda: SHIPPED + _printed()),
+    "saved weights": _of(
+        "inputs.saved_weights", "read_saved", lambda: _printed() + _arrays(), "saved", of_bytes=True
+    ),
     "learned model": _of("models.model_file", "read_model", _models),
     "checkpoint": Target("models.checkpoints", _checkpoint, _checkpoints),
     "configuration": _of("cli.config_files", "read_config", lambda: [CONFIG], ("self", "masked")),
@@ -163,15 +169,15 @@ TARGETS: dict[str, Target] = {
 class Guard:
     """Runs a reader on one file after the other, and keeps those that crash it or take too much memory."""
 
-    def __init__(self, name: str, read: Callable[[str, bytes], object], folder: Path) -> None:
+    def __init__(self, name: str, read: Reader, folder: Path) -> None:
         self.name, self.read, self.path = name, read, folder / "fuzz.dat"
         self.told: set[str] = set()
-        self.peak = _peak()
+        self.peak = peak()
         self.warm = 500  # cases in which modules are loaded and caches are filled
 
     def __call__(self, data: bytes) -> None:
         self.path.write_bytes(data)
-        before = _resident()
+        before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         try:
             self.read(str(self.path), data)
         except AttnError:
@@ -179,40 +185,29 @@ class Guard:
         except Exception as error:
             self.keep(data, place(error))
         self.warm -= 1
-        was, self.peak = self.peak, _peak()
+        was, self.peak = self.peak, peak()
         if self.peak > was and self.peak - before > MOST_MEMORY + len(data) and self.warm < 0:
             self.keep(data, f"memory {(self.peak - before) >> 20} MB")
 
     def keep(self, data: bytes, where: str) -> None:
-        if where in self.told:
-            return
-        self.told.add(where)
-        path = _kept(self.name) / hashlib.sha256(data).hexdigest()[:16]
-        path.write_bytes(data)
-        print(f"CRASH {self.name}: {where}: {path.name}", flush=True)
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-
-def _resident() -> int:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+        if where not in self.told:
+            self.told.add(where)
+            path = kept(self.name) / hashlib.sha256(data).hexdigest()[:16]
+            path.write_bytes(data)
+            print(f"CRASH {self.name}: {where}: {path.name}", flush=True)
 
 
 def fuzz(name: str, runs: int, seed: int) -> None:
     """Fuzz one reader in this process; the fuzzer ends it."""
     import atheris
 
-    target, found = TARGETS[name], _kept(name)
+    target, found = TARGETS[name], kept(name)
     with atheris.instrument_imports(include=[f"attn_cli.{target.package}", "attn_cli.io"]):
         read = target.reader()
     found.mkdir(parents=True, exist_ok=True)
     seeds = target.seeds() + [path.read_bytes() for path in sorted(found.glob("*"))]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as made:
         folder, corpus = Path(made), Path(made, "corpus")
         corpus.mkdir()
         for number, data in enumerate(seeds):
@@ -227,26 +222,16 @@ def fuzz(name: str, runs: int, seed: int) -> None:
         atheris.Fuzz()
 
 
-def _kept(name: str) -> Path:
-    return FOUND / name.replace(" ", "-")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.guided", description=__doc__)
-    parser.add_argument("--reader", choices=TARGETS, help="one reader, in this process")
-    parser.add_argument("--runs", type=int, default=400_000, help="executions of each reader")
-    parser.add_argument("--seed", type=int, default=14)
-    parser.add_argument("--share", default="0/1", help="of the readers: 0/2 and 1/2 on two processors")
-    asked = parser.parse_args()
+def main(reader: str = "", runs: int = 400_000, seed: int = 14, share: str = "0/1") -> None:
+    """Fuzz one reader in this process, or a share of them: 0/2 and 1/2 on two processors."""
     if importlib.util.find_spec("atheris") is None:
         sys.exit("Install it first: pip install atheris")
-    if asked.reader:
-        fuzz(asked.reader, asked.runs, asked.seed)
-        return 0
-    mine, shares = map(int, asked.share.split("/"))
-    results = [_apart(name, asked.runs, asked.seed) for name in list(TARGETS)[mine::shares]]
+    if reader:
+        fuzz(reader, runs, seed)
+    mine, shares = map(int, share.split("/"))
+    results = [_apart(name, runs, seed) for name in list(TARGETS)[mine::shares]]
     print(json.dumps(dict(zip(("runs", "failures"), map(sum, zip(*results, strict=True)), strict=True))))
-    return 1 if any(failures for _, failures in results) else 0
+    sys.exit(any(failures for _, failures in results))
 
 
 def _apart(name: str, runs: int, seed: int) -> tuple[int, int]:
@@ -268,4 +253,4 @@ def _apart(name: str, runs: int, seed: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -4,7 +4,6 @@ Killed at any moment, interrupted, not allowed to write, a file that changes und
 user's file is as it was, and the cache holds a sound index, or none. Full disks are a matter of tests/faults.
 """
 
-import argparse
 import contextlib
 import itertools
 import os
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
+import typer
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
@@ -53,22 +53,20 @@ class Stage(NamedTuple):
 
     @property
     def places(self) -> dict[str, str]:
-        """Where this run keeps things, as variables."""
         return {f"XDG_{name.upper()}_HOME": str(self.folder / name) for name in ("cache", "data")}
 
     def parts(self) -> list[Path]:
-        """The unfinished files."""
         return [*self.cache.glob(".*.part"), *self.data.glob(".*.part")]
 
     def clear(self) -> None:
         for name in ("cache", "data"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
-    def run(self, *args: str, preexec: Callable[[], None] | None = None) -> "subprocess.Popen[bytes]":
+    def run(self, *args: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return started("vectors", *args, env=self.places, cwd=ROOT, preexec_fn=preexec, **pipes)
 
-    def importing(self, preexec: Callable[[], None] | None = None) -> "subprocess.Popen[bytes]":
+    def importing(self, preexec: Callable[[], None] | None = None) -> subprocess.Popen:
         return self.run("import", str(self.file), "--name", "x", preexec=preexec)
 
 
@@ -85,7 +83,7 @@ def stage(lines: int = LINES) -> Iterator[Stage]:
         yield Stage(Path(made), file, file.read_bytes(), lines)
 
 
-def ended(process: "subprocess.Popen[bytes]") -> tuple[str, str]:
+def ended(process: subprocess.Popen) -> tuple[str, str]:
     try:
         _, said = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -101,7 +99,10 @@ def unsound(on: Stage) -> list[str]:
     wrong = [] if on.file.read_bytes() == on.content else ["the user's file changed"]
     with mock.patch.dict(os.environ, on.places):
         wrong += filter(None, (_index_wrong(on, path) for path in on.cache.glob("*.index")))
-        wrong += _lookup_wrong(on)
+        right = {f"w{line}": row(line).tolist() for line in (on.lines // 2, on.lines - 1)}
+        found = detect.open_file(str(on.file)).find((*right, f"w{on.lines}"))
+        if {word: vector.tolist() for word, vector in found.items()} != right:
+            wrong.append(f"a lookup gives {found}")
     names = [path.name for folder in (on.cache, on.data) if folder.is_dir() for path in folder.iterdir()]
     known = re.compile(r".*\.(index|json)|\..*\.part")
     return wrong + [f"{one} is left" for one in names if not known.fullmatch(one)]
@@ -118,13 +119,6 @@ def _index_wrong(on: Stage, path: Path) -> str:
     lengths = [len(line) + 1 for line in on.content.split(b"\n")]
     is_right = places == [0, *itertools.accumulate(lengths[:-2])]
     return "the kept index has wrong places" if taken and not is_right else ""
-
-
-def _lookup_wrong(on: Stage) -> list[str]:
-    right = {f"w{line}": row(line).tolist() for line in (on.lines // 2, on.lines - 1)}
-    found = detect.open_file(str(on.file)).find((*right, f"w{on.lines}"))
-    is_right = {word: vector.tolist() for word, vector in found.items()} == right
-    return [] if is_right else [f"a lookup gives {found}"]
 
 
 def noise(said: str) -> list[str]:
@@ -147,7 +141,13 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Iterat
     rng = Random(seed)
     for run in range(runs):
         is_older = run % 2 == 0
-        prepare(on, is_older)
+        for left in on.parts():
+            left.unlink()
+        if not (is_older and [*on.cache.glob("*.index")]):  # of an earlier run
+            on.clear()
+            if is_older:
+                ended(on.importing())
+        os.utime(on.file)  # what is kept is now out of date
         process = on.importing()
         _wait(on, process, rng, taken, is_writing=run % 4 > 1)
         process.send_signal(number)
@@ -165,7 +165,7 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Iterat
         yield f"{end}, {held}", [f"run {run}: {one}" for one in wrong]
 
 
-def _wait(on: Stage, process: "subprocess.Popen[bytes]", rng: Random, taken: float, is_writing: bool) -> None:
+def _wait(on: Stage, process: subprocess.Popen, rng: Random, taken: float, is_writing: bool) -> None:
     """Wait for a random moment of the whole run, or for one just after it began to write an index or a name."""
     if not is_writing:
         time.sleep(rng.uniform(0, 1.5 * taken))
@@ -176,23 +176,19 @@ def _wait(on: Stage, process: "subprocess.Popen[bytes]", rng: Random, taken: flo
     time.sleep(rng.uniform(0, 0.004))
 
 
-def prepare(on: Stage, is_older: bool) -> None:
-    """Clear all, or let there be an index of the file as it was a moment ago."""
-    for left in on.parts():
-        left.unlink()
-    if not (is_older and [*on.cache.glob("*.index")]):  # of an earlier run
-        on.clear()
-        if is_older:
-            ended(on.importing())
-    os.utime(on.file)  # what is kept is now out of date
-
-
 def not_allowed(on: Stage) -> Iterator[Outcome]:
     """The cache cannot be written to, is not a folder, or cannot even be made."""
+    unusable = {
+        "a folder that is locked": lambda place: (on.cache.mkdir(parents=True), on.cache.chmod(0o500)),
+        "a file in its place": lambda place: place.write_text(""),
+        "a broken link": lambda place: place.symlink_to(on.folder / "nowhere" / "at all"),
+        "no home": lambda place: place.mkdir(mode=0o000),
+    }
+    on.folder.chmod(0o755)
     place = on.folder / "cache"
-    for kind, make in UNUSABLE.items():
+    for kind, make in unusable.items():
         on.clear()
-        make(on, place)
+        make(place)
         end, said = ended(on.importing(_bound if os.geteuid() == 0 else None))
         wrong = noise(said) + ([] if end.startswith("exit") else [f"{end}: {said}"])
         if place.is_dir() and not place.is_symlink():
@@ -200,20 +196,6 @@ def not_allowed(on: Stage) -> Iterator[Outcome]:
         else:
             place.unlink(missing_ok=True)
         yield f"{kind}: {end}", wrong + unsound(on)
-
-
-def _lock(on: Stage, place: Path) -> None:
-    on.cache.mkdir(parents=True)
-    on.folder.chmod(0o755)
-    on.cache.chmod(0o500)
-
-
-UNUSABLE: dict[str, Callable[[Stage, Path], object]] = {
-    "a folder that is locked": _lock,
-    "a file in its place": lambda on, place: place.write_text(""),
-    "a broken link": lambda on, place: place.symlink_to(on.folder / "nowhere" / "at all"),
-    "no home": lambda on, place: place.mkdir(mode=0o000),
-}
 
 
 def _bound() -> None:
@@ -274,22 +256,19 @@ def shown(fault: str, outcomes: Iterator[Outcome]) -> int:
     return len(lost)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kill", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="kills; the other faults go with them")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+def main(runs: int = 200, seed: int = 1) -> None:
+    """Kill so many times; the other faults go with it."""
     began = time.monotonic()
     with stage() as on:
         taken = duration(on)
         print(f"an import of {len(on.content):,} bytes takes {taken:.2f} s")
-        losses = shown("SIGKILL", killed(on, asked.runs, signal.SIGKILL, asked.seed, taken))
-        losses += shown("SIGINT", killed(on, asked.runs // 4, signal.SIGINT, asked.seed + 1, taken))
+        losses = shown("SIGKILL", killed(on, runs, signal.SIGKILL, seed, taken))
+        losses += shown("SIGINT", killed(on, runs // 4, signal.SIGINT, seed + 1, taken))
         losses += shown("no place to write", not_allowed(on))
-        losses += shown("a file that changes", changing(on, asked.runs, asked.seed + 2))
-    print(f"{losses} lost in {time.monotonic() - began:.0f} s; seed {asked.seed}")
-    return 1 if losses else 0
+        losses += shown("a file that changes", changing(on, runs, seed + 2))
+    print(f"{losses} lost in {time.monotonic() - began:.0f} s; seed {seed}")
+    sys.exit(bool(losses))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -1,12 +1,15 @@
 """How a sound file is damaged: bytes, numbers, pieces, lines, what the headers say; and where a crash happened."""
 
+import os
 import re
+import resource
 import struct
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a folder for files
 NUMBERS = (0, 1, 2, 3, 7, 8, 16, 127, 128, 255, 256, 1 << 15, (1 << 16) - 1, 1 << 24, (1 << 31) - 1, 1 << 31,
            (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 48, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)  # fmt: skip
 TOKENS = (b"", b"nan", b"-nan", b"inf", b"-inf", b"infinity", b"NaN", b"1e400", b"-1e400", b"1e-400", b"1e39", b"-0",
@@ -127,3 +130,7 @@ def place(error: BaseException) -> str:
         return f"{frames[-1].name}: {str(error)[:40]}"
     ours = [frame for frame in frames if "attn_cli" in frame.filename] or frames
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {type(error).__name__}"
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
