@@ -90,18 +90,11 @@ def compiled(folder: Path, name: str) -> tuple[str, int]:
     done = subprocess.run(command, cwd=folder, input=b"", capture_output=True, env=env, timeout=120)
     log = (done.stdout + done.stderr).decode("utf-8", "replace")
     pages = re.search(r"Output written on \S+ \((\d+) page", log)
-    return _wrong(done.returncode, log), int(pages[1]) if pages else 0
-
-
-def _wrong(code: int, log: str) -> str:
-    error = re.search(r"^! .*", log, re.M)
-    if code or error:
-        return error[0] if error else f"exit code {code}"
-    over = [float(points) for points in re.findall(r"Overfull \\[hv]box \(([\d.]+)pt too", log)]
-    if max(over, default=0.0) > MOST_OVER:
-        return f"{max(over):.1f} points over the edge"
-    missing = re.search(r"Missing character: .*", log)
-    return missing[0] if missing else ""
+    error = re.search(r"^! .*", log, re.M) or re.search(r"Missing character: .*", log)
+    over = max(map(float, re.findall(r"Overfull \\[hv]box \(([\d.]+)pt too", log)), default=0.0)
+    wrong = error[0] if error else f"exit code {done.returncode}" if done.returncode else ""
+    wrong = f"{over:.1f} points over the edge" if over > MOST_OVER and not wrong else wrong
+    return wrong, int(pages[1]) if pages else 0
 
 
 def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> tuple[str, int]:

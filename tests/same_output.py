@@ -142,9 +142,7 @@ SETS = {
     "PAGES": "|".join(map(" ".join, docs.commands())),
     "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
     "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
-    "VARIABLES": "|".join(
-        ["SCORE=dot", "TEMPERATURE=0.5", "FORMAT=csv", "HEAD=all", "WIDTH=40", *apart(BAD_VARIABLES)]
-    ),
+    "VARIABLES": "|".join(["SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|HEAD=all|WIDTH=40", *apart(BAD_VARIABLES)]),
     "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
     r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',
     "VARIED": "t=1,0.25,4|mask=none,causal|seed=1,2|oov=zero,skip|p=roles,identity|tokenizer=words,characters"
@@ -262,8 +260,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def in_lines(ran: Ran) -> list[str]:
     """Return how a command ended, line by line; long lines in pieces, so that a difference stays short."""
     lines = ((name, line) for name in ran for line in ran[name].decode(errors="backslashreplace").split("\n"))
-    split = ((name, PIECE.findall(line) if len(line) > 150 else [line]) for name, line in lines)
-    return [f"{name}: {piece}" for name, pieces in split for piece in pieces]
+    return [
+        f"{name}: {piece}"
+        for name, line in lines
+        for piece in (PIECE.findall(line) if line[150:] else [line])
+    ]
 
 
 def difference(old: Ran, new: Ran) -> tuple[str, ...]:
@@ -288,8 +289,7 @@ def main() -> int:
     sides = [Path(found).absolute() for found in map(shutil.which, args.attn) if found]
     if len(sides) != 2:
         parser.error("Give the paths of two programs, OLD_ATTN and NEW_ATTN.")
-    codes: Counter[str] = Counter()
-    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    codes, alike = Counter(), defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
         files = Path(folder, "files")
         lay_out(files)
@@ -297,12 +297,10 @@ def main() -> int:
         def both(command: str) -> list[Ran]:
             return [run(command, attn, Path(folder, current_thread().name), files) for attn in sides]
 
-        for n, (command, (old, new)) in enumerate(zip(chosen, pool.map(both, chosen), strict=True), start=1):
+        for command, (old, new) in zip(chosen, pool.map(both, chosen), strict=True):
             codes[old["exit code"].decode()] += 1
             if old != new:
                 alike[difference(old, new)].append(command)
-            if sys.stderr.isatty():
-                print(f"{n} of {len(chosen)}", end="\r", file=sys.stderr)
     for lines, found in sorted(alike.items(), key=lambda item: -len(item[1])):
         print(f"\n{len(found)} differ so:", *found[:4], *["..."][: len(found) > 4], sep="\n  ")
         print(*lines[:SHOWN], *["..."][: len(lines) > SHOWN], sep="\n")

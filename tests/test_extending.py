@@ -36,14 +36,11 @@ def by_hand(q, k, score, write):
     return ByHand("-|q-k|²", terms)
 
 
-SYMBOLS = dict.fromkeys(("symbol", "column", "matrix"), "-|q-k|²") | {
-    "ascii_matrix": "-|Q-K|^2",
-    "latex": None,
-}
 NEAR = Score(
     of=nearness, is_scaled=True, noun="nearness", help="near is minus the squared distance", by_hand=by_hand,
     lines={"numpy": Lines("-((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(axis=-1)")},
-    javascript=Terms("-((a - b) ** 2)", "-(q - k)²"), **SYMBOLS,
+    javascript=Terms("-((a - b) ** 2)", "-(q - k)²"), symbol="-|q-k|²", column="-|q-k|²", matrix="-|q-k|²",
+    ascii_matrix="-|Q-K|^2", latex=None,
 )  # fmt: skip
 STRIDE = MaskRule(
     words=lambda is_self, n: f"A query may look at every key whose place differs by a multiple of {n}.",
@@ -60,13 +57,6 @@ def registered(monkeypatch):
     monkeypatch.setitem(MASKS, "stride:N", STRIDE)
 
 
-def wanted(trace, allowed=None):
-    X = trace.x_query
-    scores = np.array([[-sum((a - b) ** 2) for b in X] for a in X]) / math.sqrt(X.shape[1])
-    exps = np.exp(scores) * (1 if allowed is None else allowed)
-    return exps / exps.sum(axis=1, keepdims=True)
-
-
 def shown(trace, **view):
     return render(trace, View(width=300, **view), Terminal(300))
 
@@ -80,11 +70,13 @@ def check_script(trace):
 
 def test_a_score_from_outside_gets_weights_table_json_and_script_right():
     trace = trace_self(TEXT, Settings(score="near", **GIVEN))
-    np.testing.assert_allclose(trace.weights, wanted(trace), atol=1e-12)
+    X = trace.x_query
+    exps = np.exp(np.array([[-sum((a - b) ** 2) for b in X] for a in X]) / math.sqrt(3))
+    np.testing.assert_allclose(trace.weights, exps / exps.sum(axis=1, keepdims=True), atol=1e-12)
     assert "weights = softmax(-|q-k|² / √3)" in shown(trace)
     record = json.loads(shown(trace, format="json", steps=True))
     assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
-    np.testing.assert_allclose(record["heads"][0]["scores"], nearness(trace.x_query, trace.x_query))
+    np.testing.assert_allclose(record["heads"][0]["scores"], nearness(X, X))
     check_script(trace)
 
 
@@ -101,7 +93,7 @@ def test_the_arithmetic_of_a_row_is_that_of_the_score():
 
 def test_a_score_that_the_fast_way_does_not_know_is_computed_the_readable_way_in_long_texts():
     text = " ".join(f"w{i % 97}" for i in range(1100))  # more weights than are held
-    trace = trace_self(text, Settings(score="near", embedding="random", dim=3, projection="identity"))
+    trace = trace_self(text, Settings(score="near", **GIVEN))
     assert trace.condensed
     i = int(trace.rows[0])
     exps = np.exp(nearness(trace.x_query[i : i + 1], trace.x_query)[0] / math.sqrt(3))

@@ -11,6 +11,7 @@ import attn_cli
 from tests.shell import python
 
 PACKAGE = Path(attn_cli.__file__).parent
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def module(path):
@@ -23,11 +24,19 @@ def unit(dotted):
     return dotted.partition(".")[0]
 
 
+def at_import(tree):
+    """The nodes of a module but for those within functions."""
+    todo = [tree]
+    for node in todo:
+        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, FUNCTIONS)]
+    return todo
+
+
 @cache
-def imported(tree):
+def imported(tree, nodes=ast.walk):
     """Each imported module, wherever the import stands; of attn_cli the module that is meant."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -74,15 +83,8 @@ def importers(library):
     """The modules that import `library` in a function, one entry an import; none may import it with itself."""
     found = []
     for name, tree in trees().items():
-        if library in map(unit, imported(tree)):
-            functions = [
-                one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-            ]
-            inside = {id(node) for function in functions for node in ast.walk(function)}
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Import | ast.ImportFrom) and library in map(unit, imported(node)):
-                    assert id(node) in inside, f"{name} imports {library} with itself"
-                    found.append(name)
+        assert library not in map(unit, imported(tree, at_import)), f"{name} imports {library} with itself"
+        found += [name] * [*map(unit, imported(tree))].count(library)
     return found
 
 
@@ -113,8 +115,17 @@ def test_textual_is_imported_by_four_modules():
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}
 # The last of Dask's makes the keys of a local cluster.
 EXTRAS |= {"batch": {"pyarrow"}, "dask": {"dask", "distributed", "fsspec", "cryptography"}}
-KNOWN = {"numpy", "typer", "rich", "wcwidth", "gensim"}
-KNOWN |= {"platformdirs", "rapidfuzz", "threadpoolctl", "orjson"}
+KNOWN = {
+    "numpy",
+    "typer",
+    "rich",
+    "wcwidth",
+    "gensim",
+    "platformdirs",
+    "rapidfuzz",
+    "threadpoolctl",
+    "orjson",
+}
 
 
 def test_what_is_imported_is_a_stated_dependency():

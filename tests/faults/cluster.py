@@ -54,22 +54,6 @@ def with_parts(folder: str, count: int, run: Run) -> None:
         time.sleep(0.05)
 
 
-def killing(kills: int, folder: str, done: list[float]) -> Callable[[Run], None]:
-    """Return what kills a worker so many times while a run goes on; `done` gets the time of each."""
-    draw = random.Random(0)
-
-    def act(run: Run) -> None:
-        with_parts(folder, 1, run)
-        while len(done) < kills and run.poll() is None:
-            found = workers_of(run.pid)
-            if len(found) == WORKERS:
-                os.kill(draw.choice(found), signal.SIGKILL)
-                done.append(time.monotonic())
-            time.sleep(PAUSE + draw.random())
-
-    return act
-
-
 @contextmanager
 def small_disk(folder: str) -> Iterator[tuple[int, Callable[[], object]]]:
     """Make a folder's disk small; yield the limit of files where that is done so, and what makes it large again."""
@@ -108,14 +92,23 @@ def campaign(lines: int, kills: int) -> Iterator[str]:
     whole = content("one")
     yield from compared("one machine, undisturbed", "one", ended, whole)
     yield from compared("a local cluster, undisturbed", "plain", attn("plain", *LOCAL), whole)
-    done: list[float] = []
-    ended = attn("killed", *LOCAL, during=killing(kills, "killed", done))
+    done, draw = [], random.Random(0)
+
+    def kill_workers(run):
+        with_parts("killed", 1, run)
+        while len(done) < kills and run.poll() is None:
+            if len(found := workers_of(run.pid)) == WORKERS:
+                done.append(draw.choice(found))
+                os.kill(done[-1], signal.SIGKILL)
+            time.sleep(PAUSE + draw.random())
+
+    ended = attn("killed", *LOCAL, during=kill_workers)
     yield from compared(f"workers killed {len(done)} times", "killed", ended, whole)
     if len(done) != kills:
         yield f"{len(done)} kills: the run was too short"
     with Machines(WORKERS) as own:  # the scheduler is killed when a few parts are there
 
-        def kill(run: Run) -> None:
+        def kill(run):
             with_parts("lost", 5, run)
             own.scheduler.kill()
 

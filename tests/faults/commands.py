@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import FOLDERS
 from tests.faults.forked import run
 from tests.learn.test_learn import little_language, little_vectors
 from tests.models.checkpoints.by_hand import small_gpt2
@@ -24,9 +25,8 @@ State = dict[str, bytes]
 def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which everything that attn keeps lies beside `folder`."""
     home = folder.parent / "home"
-    kept = {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("cache", "data", "config")}
-    kept |= {"HOME": str(home), "SHELL": "/bin/bash", "GENSIM_DATA_DIR": str(home / "gensim")}
-    return kept | {"ATTN_MIRROR": os.environ.get("ATTN_MIRROR", "")}
+    kept = {variable: str(home / name) for variable, name in FOLDERS.items()}
+    return kept | {"HOME": str(home), "SHELL": "/bin/bash", "ATTN_MIRROR": os.environ.get("ATTN_MIRROR", "")}
 
 
 def files(folder: Path) -> State:

@@ -32,12 +32,10 @@ def exercise(draw, least=2):
     n_q, n_k = int(draw.integers(least, 7)), int(draw.integers(least, 7))
     heads = int(draw.choice([1, 1, 1, 2, 3]))
     d_k, d_v = int(draw.integers(2, 6)), int(draw.integers(2, 6))
-    if draw.random() < 0.5:
-        d_v = d_k
+    d_v = d_k if draw.random() < 0.5 else d_v
     record = {"heads": heads}
     kind = draw.choice(["qkv", "self", "cross"])
-    if kind == "self":
-        n_k = n_q
+    n_k = n_q if kind == "self" else n_k
     if kind == "qkv":
         record |= {"Q": normal(draw, n_q, heads * d_k), "K": normal(draw, n_k, heads * d_k)}
         record["V"] = normal(draw, n_k, heads * d_v)
@@ -102,8 +100,7 @@ def solved(record, mistakes=(), draw=None, rounded=None):
     steps = {name: [] for name in SHOWN[3:]}
     for h in range(heads):
         qh, kh, vh = (np.split(m, heads, axis=1)[h] for m in (q, k, v))
-        scores = keep(qh @ kh.T)
-        scaled = scores
+        scaled = scores = keep(qh @ kh.T)
         d_k = qh.shape[1]
         if record.get("score", "scaled") == "scaled":
             divisor = 1 if "no-scaling" in mistakes else d_k if "scaled-by-d" in mistakes else d_k**0.5
@@ -178,9 +175,7 @@ def dressed(draw, answer, heads):
         if heads == 1 and "weights" in made and draw.random() < 0.3:
             made["weights"] = np.where(shut, np.nan, made["weights"])
     if heads > 1 and draw.random() < 0.5:
-        for name in "qkv":
-            if name in made:
-                made[name] = np.array(np.split(made[name], heads, axis=1))
+        made |= {name: np.array(np.split(made[name], heads, axis=1)) for name in "qkv" if name in made}
     if draw.random() < 0.2:
         made = {name: matrix[np.newaxis] for name, matrix in made.items()}
     return made
@@ -250,23 +245,17 @@ def campaign(count, seed, told=None, least=2):
                 handed_in = written(folder, "answer", dressed(draw, answer, record["heads"]), suffix)
                 found = grade(read_submission(handed_in), key, 1e-3)
                 said = outcome(found, mistakes, steps, answer, digits, singly)
-                kind = {0: "right", 1: mistakes[0] if mistakes else "", 2: "two"}[len(mistakes)]
-                counts[kind][said] += 1
+                counts["two" if len(mistakes) > 1 else (*mistakes, "right")[0]][said] += 1
                 if told and said.isupper():
                     told(n, mistakes, said, found, record, answer)
     return counts
 
 
-def main(count):
-    def told(n, mistakes, said, found, record, answer):
-        shapes = {name: np.shape(value) for name, value in answer.items()}
-        step = found.first and found.first.step
-        print(n, mistakes, said, found.candidates, step, shapes, record.get("mask"))
-
-    counts = campaign(count, 0, told)
-    for name, found in counts.items():
-        print(f"{name:20}", ", ".join(f"{how} {many}" for how, many in found.most_common()))
+def told(n, mistakes, said, found, record, answer):
+    shapes = {name: np.shape(value) for name, value in answer.items()}
+    print(n, mistakes, said, found.candidates, found.first and found.first.step, shapes, record.get("mask"))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    for name, found in campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, 0, told).items():
+        print(f"{name:20}", ", ".join(f"{how} {many}" for how, many in found.most_common()))

@@ -43,8 +43,7 @@ def drawn(draw, number):
 def main() -> int:
     asked = [int(word) for word in sys.argv[1:]]
     cases, seed = (*asked, *(20_000, 1)[len(asked) :])[:2]
-    draw = np.random.default_rng(seed)
-    worst: dict[tuple[str, str], tuple[float, str]] = {}
+    draw, worst = np.random.default_rng(seed), {}
     failed, by_tiles, began = 0, 0, time.perf_counter()
     for number in range(cases):
         kind, tiles, how = drawn(draw, number)
@@ -65,8 +64,7 @@ def main() -> int:
     for what in dict.fromkeys(what for what, _ in worst):
         shares = (worst.get((what, dtype), (0.0, ""))[0] for dtype in DTYPES)
         print(f"{what:<42}" + "".join(f"{share:>9.3f}" for share in shares))
-    least = max((one for one in worst.values()), default=(0.0, ""))
-    print(f"the worst of all: {least[1]}")
+    print(f"the worst of all: {max(worst.values(), default=(0.0, ''))[1]}")
     took = f"{time.perf_counter() - began:.0f} s; {failed:,} failed; seed {seed}"
     print(f"{cases:,} problems, {by_tiles:,} of them by tiles, in {took}")
     return 1 if failed else 0

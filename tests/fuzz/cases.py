@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from types import ModuleType
 
 import numpy as np
 
@@ -30,18 +29,14 @@ def _values(piece: int) -> dict[str, object]:
     return {**dict.fromkeys(_SIZES, piece), **small, "WORD": _WORD, "_WORD": re.compile(_WORD)}
 
 
-def _found() -> list[tuple[ModuleType, str, object]]:
-    """Return every size that a module of the readers has, its own or another's, with its real value."""
-    assert detect.open_file and gensim_pickle.read_gensim  # all readers are loaded
-    readers = ("attn_cli.vectors", "attn_cli.io.files")
-    modules = [module for name, module in sys.modules.items() if name.startswith(readers)]
-    found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]
-    missing = _values(0).keys() - {name for _, name, _ in found}
-    assert not missing, f"the readers have no {missing} any more"
-    return [(one, name, value) for one, name, value in found if isinstance(value, int | bytes | re.Pattern)]
-
-
-_REAL = _found()
+# Every size that a module of the readers has, its own or another's, with its real value; all of them are loaded.
+assert detect.open_file and gensim_pickle.read_gensim
+_MODULES = [
+    one for name, one in sys.modules.items() if name.startswith(("attn_cli.vectors", "attn_cli.io.files"))
+]
+_FOUND = [(one, name, getattr(one, name)) for one in _MODULES for name in _values(0) if hasattr(one, name)]
+_REAL = [found for found in _FOUND if isinstance(found[2], int | bytes | re.Pattern)]
+assert {name for _, name, _ in _FOUND} == {*_values(0)}, "the readers have a size no more"
 
 
 def scale(piece: int | None) -> None:
@@ -65,7 +60,11 @@ def use(path: str, reader: Reader, rng: Random) -> Iterator[None]:
     yield
     found = vectors.find(words)
     check_found(found, words, vectors)
-    check_looked_up(words, vectors)
+    for word in words:  # what is used of what was found is finite, or refused
+        with contextlib.suppress(AttnError):
+            pair = lookup.look_up(word, vectors)
+            if pair and not np.isfinite(pair[1]).all():
+                raise Broken(f"a vector with NaN or infinity of {word!r}: {pair[1]!r}")
     if more < 0.4 and isinstance(vectors, FileVectors):
         vectors.indexed()
         _check_same(found, vectors.find(words), "the index")
@@ -88,15 +87,6 @@ def check_found(found: dict[str, np.ndarray], words: Iterable[str], vectors: Vec
     for word, vector in found.items():
         if vector.shape != (vectors.dim,) or vector.dtype != np.float64:
             raise Broken(f"no sound vector of {word!r}: {vector!r}, dim {vectors.dim}")
-
-
-def check_looked_up(words: Iterable[str], vectors: Vectors) -> None:
-    """What is used of what was found is finite, or refused."""
-    for word in words:
-        with contextlib.suppress(AttnError):
-            pair = lookup.look_up(word, vectors)
-            if pair and not np.isfinite(pair[1]).all():
-                raise Broken(f"a vector with NaN or infinity of {word!r}: {pair[1]!r}")
 
 
 def _check_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], what: str) -> None:

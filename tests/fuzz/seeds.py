@@ -1,6 +1,5 @@
 """Sound small files of every format, and how each is damaged underneath its checksums."""
 
-import contextlib
 import gzip
 import io
 import json
@@ -10,7 +9,8 @@ import struct
 import sys
 import types
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from attn_cli.io.array_files import write_safetensors
 from tests.fuzz.mutate import TOKENS, mutated, scratched
 
 WORDS = ("the", "cat", "ü", "dog", "日本語", "x" * 30, "cat's", "in", "I", "zoo", "</s>", "a1")
+DOUBLED, FEW = (*WORDS, "cat", "dog", "cat"), ("cat", "ü", "dog")
 KNOWN = ("cat", "ü")
 ABSENT = "zqabsent"
 MAIN = ""
@@ -49,9 +50,8 @@ class Reader(NamedTuple):
     share_scaled: float = 0.9
 
 
-def numbers(count: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Return a matrix (count, dim) of float32."""
-    return np.random.default_rng([seed, count, dim]).standard_normal((count, dim)).astype(np.float32)
+def numbers(count: int, dim: int) -> np.ndarray:
+    return np.random.default_rng([0, count, dim]).standard_normal((count, dim)).astype(np.float32)
 
 
 def text(words: Sequence[str], dim: int, header: bool, end: str = "\n") -> bytes:
@@ -61,13 +61,9 @@ def text(words: Sequence[str], dim: int, header: bool, end: str = "\n") -> bytes
 
 
 def _texts(header: bool, end: str = "\n") -> list[Files]:
-    doubled = (*WORDS, "cat", "dog", "cat")
     spaced = (*WORDS[:6], "new york", "a 1 b", *WORDS[6:])
-    few = ("cat", "ü", "dog")
-    return [
-        {MAIN: text(words, dim, header, end)}
-        for words, dim in ((WORDS, 4), (WORDS, 2), (doubled, 3), (spaced, 5), (few, 1), (few, 8), (WORDS, 1))
-    ]
+    kinds = ((WORDS, 4), (WORDS, 2), (DOUBLED, 3), (spaced, 5), (FEW, 1), (FEW, 8), (WORDS, 1))
+    return [{MAIN: text(words, dim, header, end)} for words, dim in kinds]
 
 
 def _either(*ways: tuple[float, Damage]) -> Damage:
@@ -97,15 +93,9 @@ def _packed(pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) ->
     return _either((0.5, _plain), (1, _any(lambda data, rng: pack(mutated(unpack(data), rng, EVERY)))))
 
 
-def gzipped(data: bytes) -> bytes:
-    return gzip.compress(data, 1, mtime=0)
-
-
-def xzipped(data: bytes) -> bytes:
-    return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=XZ)
-
-
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
+gzipped = partial(gzip.compress, compresslevel=1, mtime=0)
+xzipped = partial(lzma.compress, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, filters=XZ)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -190,11 +180,10 @@ _ABOUTS: tuple[dict[str, str], ...] = (
 
 def _tables() -> list[Files]:
     block = np.frombuffer("\n".join(WORDS).encode(), np.uint8)
+    matrix = numbers(len(WORDS), 4)
+    kinds = ((about, kind) for about in _ABOUTS for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)])
     return [
-        {MAIN: safetensors({"vectors": matrix.astype(kind), "words": block}, about)}
-        for about in _ABOUTS
-        for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)]
-        for matrix in (numbers(len(WORDS), 4),)
+        {MAIN: safetensors({"vectors": matrix.astype(kind), "words": block}, about)} for about, kind in kinds
     ]
 
 
@@ -223,35 +212,22 @@ def _relabelled(header: bytes, rng: Random) -> bytes:
     return json.dumps(parsed).encode()
 
 
-_STAND_INS = {
-    "gensim.models.keyedvectors": ("KeyedVectors", "FastTextKeyedVectors", "Word2VecKeyedVectors"),
-    "gensim.models.word2vec": ("Word2Vec",),
-}
-
-
-@contextlib.contextmanager
-def _gensim() -> Iterator[dict[str, type]]:
-    """Put empty classes in the place of gensim's, whose names go into a pickle."""
-    made = {"gensim": types.ModuleType("gensim"), "gensim.models": types.ModuleType("gensim.models")}
-    classes = {}
-    for module, names in _STAND_INS.items():
-        made[module] = types.ModuleType(module)
-        for name in names:
-            classes[name] = type(name, (), {"__module__": module})
-            setattr(made[module], name, classes[name])
-    with mock.patch.dict(sys.modules, made):
-        yield classes
-
-
 def _saved(kind: str, fields: Mapping[str, object], protocol: int = 4, within: str = "") -> bytes:
-    with _gensim() as classes:
-        one = classes[kind]()
-        one.__dict__.update(fields)
-        if within:
-            model = classes[within]()
-            model.__dict__.update(wv=one, vector_size=4)
-            one = model
-        return pickle.dumps(one, protocol)
+    """Return an object as gensim pickles it; empty classes stand in the place of gensim's, whose names go into it."""
+    names = {"KeyedVectors": "keyedvectors", "FastTextKeyedVectors": "keyedvectors", "Word2Vec": "word2vec"}
+    classes = {
+        name: type(name, (), {"__module__": f"gensim.models.{module}"}) for name, module in names.items()
+    }
+    made = {name: types.ModuleType(name) for name in ("gensim", "gensim.models")}
+    for name, one in classes.items():
+        setattr(made.setdefault(one.__module__, types.ModuleType(one.__module__)), name, one)
+    saved = classes[kind]()
+    saved.__dict__.update(fields)
+    if within:
+        inner, saved = saved, classes[within]()
+        saved.__dict__.update(wv=inner, vector_size=4)
+    with mock.patch.dict(sys.modules, made):
+        return pickle.dumps(saved, protocol)
 
 
 def _keyed(matrix: np.ndarray) -> dict[str, object]:
@@ -264,10 +240,14 @@ def _keyed(matrix: np.ndarray) -> dict[str, object]:
 
 
 def _fast() -> dict[str, object]:
-    fields = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
+    fields = _keyed(numbers(12, 4))
+    del fields["vectors"]
     fields |= {"bucket": 7, "min_n": 2, "max_n": 4, "compatible_hash": True, "__numpys": []}
-    fields["__ignoreds"] = ["vectors"]
-    return fields | {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
+    return fields | {
+        "__ignoreds": ["vectors"],
+        "vectors_vocab": numbers(12, 4),
+        "vectors_ngrams": numbers(7, 4),
+    }
 
 
 _ODD: tuple[object, ...] = (
@@ -314,6 +294,10 @@ def _readers() -> list[Reader]:
     npzs = (zipped(some, how) for some in NPZ_MEMBERS for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
     weights = {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)}
     bare = (safetensors(kept, {}) for kept in ({"vectors": numbers(len(WORDS), 4)}, weights))
+    headers = _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged)))
+    odd = _either(
+        (0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain)
+    )  # odd values in a sound pickle
     return [
         Reader("word2vec text", plain[0], _plain),
         Reader("glove text", plain[1], _plain),
@@ -322,20 +306,12 @@ def _readers() -> list[Reader]:
         Reader("text.xz", _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)),
         Reader("word2vec .bin", _bins(b""), _plain, 0.97),
         Reader("word2vec .bin, lines", _bins(b"\n"), _plain, 0.97),
-        Reader(
-            "npy + words",
-            _with_words(map(npy, _matrices())),
-            _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged))),
-        ),
+        Reader("npy + words", _with_words(map(npy, _matrices())), headers),
         Reader("npz", _with_words(npzs), _either((0.5, _plain), (1, _any(_members_damaged)))),
         Reader("attn's table", _tables(), _safetensors_damaged),
         Reader("safetensors + words", _with_words(bare), _safetensors_damaged),
-        Reader("gensim .kv", _kvs(), _either((0.1, _as_it_is), (0.4, _scratched), (1, _plain))),
+        Reader("gensim .kv", _kvs(), odd),
     ]
-
-
-def _as_it_is(files: Files, rng: Random) -> Files:
-    return files  # odd values in a sound pickle
 
 
 def _pack(seeds: list[Files], pack: Callable[[bytes], bytes]) -> list[Files]:
@@ -344,8 +320,7 @@ def _pack(seeds: list[Files], pack: Callable[[bytes], bytes]) -> list[Files]:
 
 
 def _bins(newline: bytes) -> list[Files]:
-    doubled, few = (*WORDS, "cat", "dog", "cat"), ("cat", "ü", "dog")
-    kinds = ((WORDS, 4), (WORDS, 2), (doubled, 3), (few, 1), (few, 8), (few, 40))
+    kinds = ((WORDS, 4), (WORDS, 2), (DOUBLED, 3), (FEW, 1), (FEW, 8), (FEW, 40))
     found = []
     for words, dim in kinds:
         rows = zip(words, numbers(len(words), dim), strict=True)
