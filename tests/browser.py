@@ -1,5 +1,6 @@
 """A real browser for the tests of pages: headless Chromium, and what it says while a page is open."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ class Opened:
 
     def __init__(self, page, folder: Path | None = None) -> None:
         self.page, self.folder = page, folder
-        self.complaints: list[str] = []  # errors, warnings of the console, requests that left the page
+        self.complaints = []  # errors, warnings of the console, requests that left the page
         page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
@@ -86,14 +87,11 @@ def chromium() -> Iterator[object]:
         yield _started[0]
         return
     path = next(filter(None, map(shutil.which, NAMES)), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        path = None
-    if path is None:
-        if os.environ.get("ATTN_REQUIRE_CHROMIUM"):
-            pytest.fail("the tests of pages need playwright and Chromium")
-        pytest.skip("playwright or Chromium is not installed")
+    if path is None or not importlib.util.find_spec("playwright"):
+        how = pytest.fail if os.environ.get("ATTN_REQUIRE_CHROMIUM") else pytest.skip
+        how("The tests of pages need playwright and Chromium.")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         _started.append(browser)

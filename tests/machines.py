@@ -34,7 +34,7 @@ class Machines:
             port = one.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port))
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers = []
         for _ in range(workers):
             self.add_worker()
 
@@ -44,9 +44,8 @@ class Machines:
 
     def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args, "--no-dashboard"]
-        return subprocess.Popen(
-            command, env=surroundings(MEMORY), stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        quiet = {"stderr": subprocess.DEVNULL, "start_new_session": True}
+        return subprocess.Popen(command, env=surroundings(MEMORY), **quiet)
 
     def __enter__(self) -> "Machines":
         return self

@@ -30,12 +30,10 @@ ROOT = str(Path(attn_cli.__file__).resolve().parents[1])
 SGR = re.compile("\x1b\\[[0-9;]*m")
 # What Python reads when it starts: such a run is a process started anew. Streams of another encoding are made anyway.
 _OF_PYTHON = re.compile("PYTHON(?!IOENCODING$).*|LC_.*|LANG.*|_ATTN_COMPLETE")
-# What would change how attn looks or computes; a test that wants one says so.
+# What would change how attn looks or computes; a test that wants one says so. Raw standard streams change nothing.
 _OURS = re.compile(
-    "ATTN_.*|_ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON.*"
+    "_?ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON(?!UNBUFFERED$).*"
 )
-
-_KEPT = {"PYTHONUNBUFFERED"}  # everything must hold with raw standard streams, too
 
 
 class Ran(NamedTuple):
@@ -51,29 +49,24 @@ def surroundings(env: Env = None) -> dict[str, str]:
 
     Whatever the folder that attn is run in, it is the attn under test.
     """
-    made: dict[str, str | None] = {
-        k: v for k, v in os.environ.items() if not _OURS.fullmatch(k) or k in _KEPT
-    }
+    made = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
     made |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(env or {})
     made["PYTHONPATH"] = os.pathsep.join(filter(None, [made.get("PYTHONPATH"), ROOT]))
     return {name: value for name, value in made.items() if value is not None}
 
 
-def attn(
-    *args: Text, input: Text | None = None, env: Env = None, cwd: Folder = None, timeout: float = 60
-) -> Ran:
-    """Run `attn ARGS`, with `input` piped in (nothing if None), and return how it ended."""
-    data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
+def attn(*args: Text, input: Text = b"", env: Env = None, cwd: Folder = None, timeout: float = 60) -> Ran:
+    """Run `attn ARGS`, with `input` piped in, and return how it ended."""
+    data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input or b""
     if not any(map(_OF_PYTHON.fullmatch, env or {})):
-        return _forked(args, data or b"", surroundings(env), cwd, timeout)
-    return _started([*COMMAND, *args], data or b"", env, cwd, timeout)
+        return _forked(args, data, surroundings(env), cwd, timeout)
+    return _started([*COMMAND, *args], data, env, cwd=cwd, timeout=timeout)
 
 
-def _started(
-    command: Sequence[Text], data: bytes, env: Env = None, cwd: Folder = None, timeout: float = 60
-) -> Ran:
-    made = surroundings(env)
-    done = subprocess.run(command, input=data, capture_output=True, env=made, cwd=cwd, timeout=timeout)
+def _started(command: Sequence[Text], data: bytes = b"", env: Env = None, **more: Any) -> Ran:
+    done = subprocess.run(
+        command, input=data, capture_output=True, env=surroundings(env), **({"timeout": 60} | more)
+    )
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
@@ -84,7 +77,7 @@ def started(*args: str, env: Env = None, **options: Any) -> "subprocess.Popen[by
 
 def _forked(args: Sequence[Text], data: bytes, env: Mapping[str, str], cwd: Folder, timeout: float) -> Ran:
     """Run attn in a process that has loaded it already, its streams being pipes."""
-    ours, its = zip(*(reversed(os.pipe()) if not number else os.pipe() for number in range(3)), strict=True)
+    ours, its = zip(os.pipe()[::-1], os.pipe(), os.pipe(), strict=True)
     run = preloaded.Request([*map(os.fsdecode, args)], env, os.fspath(cwd or os.getcwd())).start(its)
     for one in its:
         os.close(one)
@@ -112,16 +105,13 @@ def here(*args: str, env: Env = None) -> Ran:
     with (
         mock.patch.object(options, "single_command", _made_once(options.single_command)),
         mock.patch.dict(os.environ, surroundings(env), clear=True),
-        mock.patch.multiple(
-            sys, stdin=streams[0], stdout=streams[1], stderr=streams[2], argv=["attn", *args]
-        ),
+        mock.patch.multiple(sys, **dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))),
+        mock.patch.object(sys, "argv", ["attn", *args]),
     ):
         code = main(list(args))
-    written = []
-    for stream in streams[1:]:
+    for stream in streams:
         stream.flush()
-        written.append(_text(stream.buffer.getvalue()))  # type: ignore[attr-defined]
-    return Ran(code, *written)
+    return Ran(code, *(_text(stream.buffer.getvalue()) for stream in streams[1:]))
 
 
 def told(*args: str, env: Env = None) -> str:
@@ -161,9 +151,8 @@ def _made_once(make: Callable[[str, object], object]) -> Callable[[str, object],
 
 def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
     """Return the words that bash, with its history on, makes of command lines; `attn` in them is not run."""
-    script = "set -o history -H; attn() { printf '%s\\0' $# \"$@\"; }\n" + "".join(
-        f"{line}\n" for line in lines
-    )
+    begin = "set -o history -H; attn() { printf '%s\\0' $# \"$@\"; }"
+    script = "".join(f"{line}\n" for line in [begin, *lines])
     ran = _started(["bash", "--norc"], os.fsencode(script), {"LC_ALL": locale})
     assert not ran.err, ran.err  # a line that the history has changed is told there
     words = iter(ran.out.split("\0")[:-1])
@@ -173,7 +162,7 @@ def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
 def shell(line: str, **more: Any) -> Ran:
     """Run a line of bash in which `attn` is attn; a failing part of a pipe is the code of the whole."""
     script = f'attn() {{ {shlex.join(COMMAND)} "$@"; }}; set -o pipefail; {line}'
-    return _started(["bash", "-c", script], b"", **more)
+    return _started(["bash", "-c", script], **more)
 
 
 def terminal(*args: str, columns: int = 80, rows: int = 24, env: Env = None) -> Ran:
@@ -189,7 +178,7 @@ def terminal(*args: str, columns: int = 80, rows: int = 24, env: Env = None) -> 
 
 def python(script: str, *args: str, flags: Sequence[str] = (), **more: Any) -> Ran:
     """Run lines of Python, to which `sys` is known, in a process of its own."""
-    return _started([sys.executable, *flags, "-c", f"import sys\n{script}", *args], b"", **more)
+    return _started([sys.executable, *flags, "-c", f"import sys\n{script}", *args], **more)
 
 
 def until_closed(terminal: int) -> bytes:
@@ -216,9 +205,8 @@ def unread(pipe: int | IO[bytes]) -> int:
 
 def worked(pid: int | str) -> float:
     """Return the seconds of a processor that a process has had: how far it is, however busy the machine."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) / os.sysconf(
-        "SC_CLK_TCK"
-    )
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def plain(text: str) -> str:

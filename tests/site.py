@@ -6,35 +6,22 @@ nowhere, or a page would load anything from another server; `python -m tests.sit
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"
-LOADED = {"img": "src", "script": "src", "link": "href", "source": "srcset", "iframe": "src"}
-
-
-class Page(HTMLParser):
-    """What a page links to, what it loads, and the names within it that can be linked to."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.loads: list[str] = []
-        self.names: set[str] = {""}
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.names |= {given[name] for name in ("id", "name") if name in given}
-        self.links += [given["href"]] if tag == "a" and "href" in given else []
-        if LOADED.get(tag) in given:
-            self.loads.append(given[LOADED[tag]])
+LINK = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
+LOADED = re.compile(
+    r'<(?:(?:img|script|iframe)\b[^>]*?\ssrc|link\b[^>]*?\shref|source\b[^>]*?\ssrcset)="([^"]*)"'
+)
+NAME = re.compile(r'<[^>]*?\s(?:id|name)="([^"]*)"')
 
 
 def build(folder: Path) -> list[str]:
@@ -48,13 +35,14 @@ def build(folder: Path) -> list[str]:
 
 def complaints(folder: Path) -> Iterator[str]:
     """Yield every link of a built site that leads nowhere, and all that its pages load from elsewhere."""
-    pages = {path: Page(path) for path in folder.rglob("*.html")}
+    pages = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
+    names = {path: {"", *map(unescape, NAME.findall(page))} for path, page in pages.items()}
     for path, page in pages.items():
-        name = path.relative_to(folder)
-        for link in page.links + page.loads:
+        name, links, loads = path.relative_to(folder), LINK.findall(page), LOADED.findall(page)
+        for link in map(unescape, links + loads):
             to = urlsplit(link)
             if to.scheme or to.netloc:
-                if link in page.loads:
+                if link in loads:
                     yield f"{name} loads {link}."
                 continue
             target = path if not to.path else (path.parent / unquote(to.path)).resolve()
@@ -62,7 +50,7 @@ def complaints(folder: Path) -> Iterator[str]:
                 target = folder / unquote(to.path).lstrip("/")
             if not target.is_file():
                 yield f"{name} links to {link}, which does not exist."
-            elif target in pages and link in page.links and unquote(to.fragment) not in pages[target].names:
+            elif target in pages and link in links and unquote(to.fragment) not in names[target]:
                 yield f"{name} links to {link}, which is not a heading there."
 
 

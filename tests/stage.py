@@ -25,7 +25,7 @@ class Stage:
 
     def __init__(
         self, *args: str, columns: int = 80, rows: int = 24, env: Env = None, stdin: int | None = None
-    ) -> None:
+    ):
         self.terminal, its = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(its)

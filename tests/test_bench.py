@@ -14,8 +14,6 @@ from tests.bench.row import Row
 from tests.bench.sides import Case, Sides, agree
 from tests.thorough import like_cases
 
-TINY = Case("weights", "weights", TEXTBOOK, 0.5, 20, 2, 8)
-
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -72,26 +70,21 @@ def test_answers_that_differ_are_told_apart():
     agree((weights, output), (weights * np.float32(1.00001), output))
     agree((None, output), (weights, output))
     agree((weights[None], output[None]), (weights, output))
-    larger = weights * np.float32(1.001)
-    no_output = (weights, output + 1e-3), (weights, output * np.nan)
-    for W, out in (*no_output, (larger, output), (weights[:1], output)):
+    wrong = (weights, output + 1e-3), (weights, output * np.nan), (weights[:1], output)
+    for other in (*wrong, (weights * np.float32(1.001), output)):
         with pytest.raises(AttnError, match="disagree"):
-            agree((weights, output), (W, out))
+            agree((weights, output), other)
 
 
 def test_a_wrong_answer_is_an_error_and_is_not_timed(monkeypatch):
-    timed = []
-
-    def liar(case: Case, threads: int) -> Sides:
-        right = sides.textbook(case, threads)
-        weights, output = right.theirs()
-        assert weights.dtype == output.dtype == np.float32
-        wrong = (weights[..., ::-1], output)
-        return Sides(lambda: timed.append(1), right.theirs, lambda: agree(wrong, right.theirs()))
-
-    monkeypatch.setitem(RACES, TEXTBOOK, liar)
+    case, timed = Case("weights", "weights", TEXTBOOK, 0.5, 20, 2, 8), []
+    theirs = sides.textbook(case, 1).theirs
+    weights, output = theirs()
+    assert weights.dtype == output.dtype == np.float32
+    wrong = Sides(lambda: timed.append(1), theirs, lambda: agree((weights[..., ::-1], output), theirs()))
+    monkeypatch.setitem(RACES, TEXTBOOK, lambda case, threads: wrong)
     with pytest.raises(AttnError, match="nothing was timed"):
-        list(attention.rows([TINY]))
+        list(attention.rows([case]))
     assert timed == []
 
 
