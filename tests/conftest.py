@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from functools import cache
+from itertools import compress
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,11 @@ def pytest_collection_modifyitems(config, items):
     """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, or of a few files, none."""
     if (IS_THOROUGH and not IS_REST) or len(items) < ALL_TESTS:
         return
-    first = {
-        item.nodeid for item in thinned(item for item in items if not item.get_closest_marker("takes_long"))
-    }
-    left = [item for item in items if (item.nodeid not in first) == IS_REST or (IS_REST and tries_more(item))]
-    stay = {item.nodeid for item in left}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stay])
-    items[:] = left
+    quick = (item for item in items if not item.get_closest_marker("takes_long"))
+    first = {item.nodeid for item in thinned(quick)}
+    stays = [(item.nodeid not in first) == IS_REST or (IS_REST and tries_more(item)) for item in items]
+    config.hook.pytest_deselected(items=[item for item, stay in zip(items, stays, strict=True) if not stay])
+    items[:] = compress(items, stays)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,7 +137,6 @@ def _library(name, *others):
 
 @pytest.fixture(scope="session")
 def tokenizers():
-    """The library that reads the tokenizers of models on disk."""
     return _library("tokenizers")
 
 

@@ -82,9 +82,8 @@ class Problem(NamedTuple):
 
     @property
     def head(self):
-        return heads.HeadInput(
-            *self[:3], self.mask, self.bias, self.by_distance, scale=self.scale, softcap=self.softcap
-        )
+        added = (self.mask, self.bias, self.by_distance)
+        return heads.HeadInput(*self[:3], *added, scale=self.scale, softcap=self.softcap)
 
     @property
     def allowed(self):
@@ -111,9 +110,11 @@ def made(kind):
     V = draw.standard_normal((kind.n_k, kind.d_v))
     if kind.scores == "denormal":
         V *= np.finfo(kind.dtype).tiny / 4
-    shape = (kind.n_q, kind.n_k)
-    by_distance = _by_distance(draw, kind)
-    given = (Q, K, V, _bias(draw, kind, shape), by_distance)
+    by_distance = None
+    if kind.distance != "none":
+        reach, strength = (2, 60) if kind.distance == "strong" else (int(kind.distance), 1)
+        by_distance = draw.standard_normal((kind.n_q, 2 * reach + 1)) * strength
+    given = (Q, K, V, _bias(draw, kind), by_distance)
     made = [None if M is None else M.astype(kind.dtype) for M in given]
     cap = None if kind.cap == "none" else float(kind.cap)
     return Problem(*made[:3], 1 / math.sqrt(kind.d_k), _mask(draw, kind), *made[3:], cap)
@@ -153,9 +154,10 @@ def _mask(draw, kind):
     return with_padding(mask, *shape, run)
 
 
-def _bias(draw, kind, shape):
+def _bias(draw, kind):
     if kind.bias == "none":
         return None
+    shape = (kind.n_q, kind.n_k)
     bias = draw.standard_normal(shape) * 3
     shut = draw.random(shape) < 0.4
     if kind.bias == "shut":
@@ -170,13 +172,6 @@ def _bias(draw, kind, shape):
     return bias
 
 
-def _by_distance(draw, kind):
-    if kind.distance == "none":
-        return None
-    reach = 2 if kind.distance == "strong" else int(kind.distance)
-    return draw.standard_normal((kind.n_q, 2 * reach + 1)) * (60 if kind.distance == "strong" else 1)
-
-
 @contextmanager
 def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
     """Work by tiles of so many rows and keys, which makes small problems have many; with powers of 2, or of e."""
@@ -185,9 +180,8 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
             patch.setattr(streams, "has_quick_exp2", lambda: base_2)
         if rows is not None:
             few = {"TILE": rows * wide * 8, "TILE_KEYS": wide, "ROW_BLOCK_BYTES": 1, "MIN_THREADED_SCORES": 0}
-            for name, value in (
-                few | {"MOST_ROWS": rows, "MOST_MASKED_ROWS": rows, "FEWEST_ROWS": 1}
-            ).items():
+            few |= {"MOST_ROWS": rows, "MOST_MASKED_ROWS": rows, "FEWEST_ROWS": 1}
+            for name, value in few.items():
                 patch.setattr(streams, name, value)
             patch.setattr(heads, "SMALL", 0)
             patch.setattr(long_text, "MAP", wide)  # blocks a side: of several rows and keys each
@@ -247,7 +241,10 @@ def compared(problem, k=3, threads=1):
     bits = entropy(core.weights.astype(np.float64))
     off = float(np.abs(found.view.entropy - bits).max())
     yield "rows: entropy", off / (LOOSE * tolerance * max(1, bits.max()))
-    sums, counts = _map(core.weights, seen, *found.view.counts.shape)
+    (n_q, n_k), (down, across) = core.weights.shape, found.view.counts.shape  # of a map
+    above = (np.arange(n_q) * down // n_q == np.arange(down)[:, np.newaxis]).astype(float)
+    beside = (np.arange(n_k) * across // n_k)[:, np.newaxis] == np.arange(across)
+    sums, counts = above @ core.weights.astype(np.float64) @ beside, above @ seen @ beside
     ours = np.where(counts > 0, found.view.means * counts, 0)
     yield "rows: sums", float(np.abs(ours - sums).max()) / (LOOSE * tolerance) / len(Q)
     np.testing.assert_array_equal(found.view.counts, counts)
@@ -274,11 +271,10 @@ def check_order(links, Q, K, scale, added, seen, cap=None):
     linked, seen, added = links.keys[rows], seen[rows], None if added is None else added[rows]
     # Pair by pair, without BLAS: keys that are the same get the same bits.
     scores = np.einsum("id,jd->ij", Q[rows].astype(np.float64), K.astype(np.float64)) * scale
-    largest = np.abs(scores).max()
+    largest = 0 if cap is None else np.abs(scores).max()
     scores = scores if cap is None else cap * np.tanh(scores / cap)
     scores = np.where(seen, scores if added is None else scores + added, -np.inf)
-    least = np.abs(np.where(seen, scores, 0)).max()
-    least = least if cap is None else max(least, largest)
+    least = max(largest, np.abs(np.where(seen, scores, 0)).max())
     near = TIES * np.finfo(Q.dtype).eps * (100 + 2 * least)
     for keys, row in zip(linked, scores, strict=True):
         keys = keys[keys >= 0]
@@ -287,13 +283,6 @@ def check_order(links, Q, K, scale, added, seen, cap=None):
         best = np.sort(counts)[::-1][: len(keys)]
         assert (np.abs(counts[keys] - best) <= near).all(), "a link that is stronger was left out"
         for place, key in enumerate(keys):
-            same = np.flatnonzero(row[:key] == row[key])
-            assert np.isin(same, keys[:place]).all(), "of two that tie the lower key comes first"
-
-
-def _map(weights, seen, rows, columns):
-    """Return the sums of weights, and how many links are allowed, in each block of a map."""
-    n_q, n_k = weights.shape
-    above = np.arange(n_q) * rows // n_q == np.arange(rows)[:, np.newaxis]
-    beside = (np.arange(n_k) * columns // n_k)[:, np.newaxis] == np.arange(columns)
-    return above @ weights.astype(np.float64) @ beside, above.astype(float) @ seen @ beside
+            assert np.isin(np.flatnonzero(row[:key] == row[key]), keys[:place]).all(), (
+                "of two that tie the lower key comes first"
+            )

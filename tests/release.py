@@ -23,9 +23,8 @@ LEFT_OUT = {".git", ".hypothesis", ".nox", ".venv", "build", "dist", "__pycache_
 
 def epoch() -> str:
     """Return the second that everything in the archives is dated."""
-    day = re.search(r"^date-released: (\S+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
-    assert day is not None
-    midnight = datetime.fromisoformat(day[1]).replace(tzinfo=UTC)
+    day = re.search(r"^date-released: (\S+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)[1]
+    midnight = datetime.fromisoformat(day).replace(tzinfo=UTC)
     return os.environ.get("SOURCE_DATE_EPOCH") or str(int(midnight.timestamp()))
 
 

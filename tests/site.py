@@ -21,7 +21,7 @@ LINK = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
 LOADED = re.compile(
     r'<(?:(?:img|script|iframe)\b[^>]*?\ssrc|link\b[^>]*?\shref|source\b[^>]*?\ssrcset)="([^"]*)"'
 )
-NAME = re.compile(r'<[^>]*?\s(?:id|name)="([^"]*)"')
+NAME = re.compile(r'\s(?:id|name)="([^"]*)"(?=[^<>]*>)')
 
 
 def build(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ def table(words: str = "the cat dog sees big a", dim: int = 4, seed: int = 0) ->
     """Return a table of random vectors."""
     names = words.split()
     matrix = np.random.default_rng([seed, dim]).standard_normal((len(names), dim))
-    return VectorTable("file", "table", b"\n" + "\n".join(names).encode() + b"\n", matrix, {})
+    return VectorTable("file", "table", "\n".join(["", *names, ""]).encode(), matrix, {})
 
 
 def typed(vectors: VectorTable) -> str:
@@ -25,9 +25,9 @@ def typed(vectors: VectorTable) -> str:
     return "".join(f"{word} {' '.join(map(repr, row))}\n" for word, row in rows)
 
 
-def attention(draw: np.random.Generator, layer: int, heads: int, d: int, d_k: int, reach: int) -> dict:
-    shapes = {"W_q": (d, d_k), "W_k": (d, d_k), "b_q": (d_k,), "b_k": (d_k,)}
-    shapes |= {"R": (2 * reach + 1, d_k), "b": (2 * reach + 1,)}
+def attention(draw: np.random.Generator, layer: int, heads: int, d: int, d_k: int) -> dict:
+    """Return the arrays of a layer's heads, which tell apart distances up to two."""
+    shapes = {"W_q": (d, d_k), "W_k": (d, d_k), "b_q": (d_k,), "b_k": (d_k,), "R": (5, d_k), "b": (5,)}
     return {f"{layer}.{name}": draw.standard_normal((heads, *shape)) for name, shape in shapes.items()}
 
 
@@ -39,7 +39,7 @@ def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict
         "start.vectors": draw.standard_normal((len(FEATURES), dim)),
     }
     if layers == 1:
-        return made | attention(draw, 0, heads, dim, 2, 2)
+        return made | attention(draw, 0, heads, dim, 2)
     width, wide, below, last = 6, 5, 2, layers - 1
 
     def drawn(place: object, **shapes: object) -> dict:
@@ -47,11 +47,11 @@ def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict
 
     made |= drawn("in", W=(dim, width), b=width)
     for n in range(last):
-        made |= attention(draw, n, below, width, 3, 2)
+        made |= attention(draw, n, below, width, 3)
         made |= drawn(n, W_v=(below, width, 4), b_v=(below, 4), W_o=(below * 4, width), b_o=width)
         made |= drawn(n, W_1=(width, wide), b_1=wide, W_2=(wide, width), b_2=width)
         made |= drawn(n, gain_1=width, shift_1=width, gain_2=width, shift_2=width)
-    made |= attention(draw, last, heads, width, 2, 2)
+    made |= attention(draw, last, heads, width, 2)
     return made | drawn(last, W_v=(width, dim), b_v=dim)
 
 
@@ -59,10 +59,8 @@ def weights_by_hand(made, h, words):
     """One head's weights of a model of one layer, by the formula, for the words of `table`."""
     found, n = table().find({word.lower() for word in words}), len(words)
     vectors = dict(zip(FEATURES, made["start.vectors"], strict=True))
-    spelled = [
-        sum((vectors[name] for name in features(word) if name in vectors), np.zeros(4)) for word in words
-    ]
-    X = np.array([found.get(word.lower(), x) for word, x in zip(words, spelled, strict=True)])
+    spelled = lambda word: sum((vectors[name] for name in features(word) if name in vectors), np.zeros(4))  # noqa: E731
+    X = np.array([found.get(word.lower(), spelled(word)) for word in words])
     Q, K = (X @ made[f"0.W_{m}"][h] + made[f"0.b_{m}"][h] for m in "qk")
     away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -2, 2) + 2
     position = np.take_along_axis(Q @ made["0.R"][h].T, away, axis=1) + made["0.b"][h][away]

@@ -32,14 +32,12 @@ def test_every_picture_is_shown_none_is_left_over_and_a_command_that_a_page_show
 
 
 def test_a_dark_picture_stands_beside_a_light_one_with_the_same_texts():
-    found = 0
-    for text in PAGES.values():
-        for dark, light in re.findall(r'dark\)" srcset="([^"]+)">\s*<img\s[^>]*src="([^"]+)"', text):
-            one, other = ((pictures.FOLDER / path.rpartition("/")[2]).read_bytes() for path in (dark, light))
-            assert pictures.are_alike(one, other)
-            assert one != other
-            found += 1
-    assert found == sum("-dark" in name for name in COMMANDS)
+    both = re.compile(r'dark\)" srcset="([^"]+)">\s*<img\s[^>]*src="([^"]+)"')
+    found = [pair for text in PAGES.values() for pair in both.findall(text)]
+    for pair in found:
+        one, other = ((pictures.FOLDER / path.rpartition("/")[2]).read_bytes() for path in pair)
+        assert pictures.are_alike(one, other) and one != other
+    assert len(found) == sum("-dark" in name for name in COMMANDS)
 
 
 def test_a_picture_that_is_out_of_date_is_said_and_then_drawn(tmp_path, monkeypatch):
