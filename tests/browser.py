@@ -37,7 +37,6 @@ class Opened:
         self.page.wait_for_selector("body[data-ready]")
 
     def make(self, *args: str, link: str = "", input: str | None = None) -> None:
-        """Open the page that a command writes."""
         assert self.folder
         self.go(made(self.folder, *args, input=input), link)
 
@@ -66,14 +65,12 @@ class Opened:
         self.page.wait_for_timeout(0)
 
     def saved(self, button: str) -> str:
-        """Return the text that a button of the page saves as a file."""
         with self.page.expect_download() as waiting:
             self.page.click(f"#{button}")
         with open(waiting.value.path(), encoding="utf-8") as file:
             return file.read()
 
     def record(self) -> dict:
-        """Return the record that the page saves."""
         return json.loads(self.saved("save-json"))
 
 

@@ -252,13 +252,11 @@ def modules() -> list[str]:
 
 
 def pages() -> list[Path]:
-    """Return the pages whose blocks are run."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [page for page in found if page.exists() and page != REFERENCE]
 
 
 def linked_pages() -> list[Path]:
-    """Return the pages whose links are followed."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -285,7 +283,6 @@ def anchors(page: Path) -> set[str]:
 
 
 def slug(heading: str) -> str:
-    """Return the anchor that a heading gets."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -327,7 +324,6 @@ def written_whole(changed: Iterable[tuple[Path, bytes | None]], write: bool) -> 
 
 
 def main(args: list[str]) -> int:
-    """Check the documentation, or write it; return 1 where something is left to do."""
     known = {str(page.relative_to(ROOT)): page for page in [REFERENCE, *pages()]}
     write = "--write" in args
     chosen = [name for name in args if name != "--write"] or list(known)

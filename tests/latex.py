@@ -103,8 +103,8 @@ def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> tuple[
     if ran.code:
         return f"attn: {ran.err}", 0
     (folder / f"{name}.tex").write_text(ran.out, encoding="utf-8")
+    (folder / "inside.tex").write_text(ran.out, encoding="utf-8")
     wrong, pages = compiled(folder, name)
-    shutil.copy(folder / f"{name}.tex", folder / "inside.tex")
     for other in inside if line[0] != "exercise" else ():  # that is a document of its own, to be printed
         if not wrong and (there := compiled(folder, other)[0]):
             wrong = f"in {other}: {there}"
@@ -112,14 +112,12 @@ def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> tuple[
 
 
 def main(arguments: list[str]) -> int:
-    """Write, compile, and say how it went; 1 if anything is wrong, 69 if there is no pdflatex."""
     if shutil.which("pdflatex") is None:
         print(f"pdflatex is not installed. Try: {NEEDED}", file=sys.stderr)
         return errors.NO_EXTRA
-    kept = Path(arguments[0]) if arguments else None
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
-        folder = kept or Path(temporary)
+        folder = Path(*arguments[:1] or [temporary])
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")

@@ -46,7 +46,6 @@ class Run(NamedTuple):
 
 
 def record() -> list[Event]:
-    """Run the script, and return what the terminal gets, and when."""
     events, now, stage = [], 0.0, None
     lines = [line.partition(" ")[::2] for line in SCRIPT.read_text(encoding="utf-8").splitlines()]
     for at, (what, rest) in enumerate(lines):
@@ -78,7 +77,6 @@ def shown(stage: Stage, has_end: bool = False) -> str:
 
 
 def written(events: list[Event]) -> str:
-    """Return events as a cast of asciinema, version 2."""
     head = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "attn: a lecture"}
     lines = [head | {"env": {"TERM": "xterm-256color"}}, *([at, "o", data] for at, data in events)]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

@@ -39,7 +39,6 @@ class Machines:
             self.add_worker()
 
     def add_worker(self) -> None:
-        """Start another worker."""
         self.workers.append(self._start("worker", self.address, "--nthreads", "1"))
 
     def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:

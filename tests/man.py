@@ -28,7 +28,6 @@ ELSEWHERE = (
 
 
 def pages() -> dict[str, str]:
-    """Return every page by the name of its file."""
     known = docs.commands()
     return {
         f"{'-'.join(('attn', *words))}.1": page(words, command, known) for words, command in known.items()
@@ -133,7 +132,6 @@ def see_also(words: tuple[str, ...], known: dict[tuple[str, ...], Any]) -> Itera
 
 
 def changed() -> Iterator[tuple[Path, bytes | None]]:
-    """Yield the pages that are not as they should be, each as it should; None if it should not be there."""
     new = {FOLDER / name: text.encode() for name, text in pages().items()}
     old = {path: path.read_bytes() for path in FOLDER.glob("*")}
     yield from ((path, new.get(path)) for path in sorted(old | new) if old.get(path) != new.get(path))

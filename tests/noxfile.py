@@ -33,7 +33,6 @@ def lowest(session: nox.Session) -> None:
 
 
 def run(session: nox.Session, *how: str) -> None:
-    """Install attn in this way, and run its tests."""
     session.chdir(ROOT)
     session.install(*how, "-e", ".[test]")
     session.run("python", "-m", "pytest", *session.posargs)

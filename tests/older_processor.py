@@ -31,14 +31,12 @@ class InUse(NamedTuple):
 
 
 def in_use() -> InUse:
-    """Return what computes in this process."""
     blas = [one for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"]
     loops = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     return InUse(sorted({str(one.get("architecture")) for one in blas}), list(loops))
 
 
 def in_use_with(environ: dict[str, str]) -> InUse:
-    """Return what computes in a process that is started with these variables."""
     command = [sys.executable, "-W", "error", "-c", REPORT]
     return InUse(*json.loads(subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True).stdout))
 

@@ -24,7 +24,6 @@ SHAPES = ("text", "rect", "path", "image")
 
 
 def commands() -> dict[str, str]:
-    """Return the command of each picture by the name of its file."""
     lines = [line for line in COMMANDS.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
     return {Path(line.split()[-1]).with_suffix(".svg").name: line for line in lines}
 
@@ -75,7 +74,6 @@ def are_alike(one: bytes, other: bytes) -> bool:
 
 
 def changed() -> Iterator[tuple[Path, bytes]]:
-    """Yield the pictures that are out of date, each as it should be."""
     for name, command in commands().items():
         kept = FOLDER / name
         with tempfile.TemporaryDirectory() as folder:

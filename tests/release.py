@@ -50,7 +50,6 @@ def build(folder: Path, umask: int, age: int) -> list[Path]:
 
 
 def problems(wheel: Path, sdist: Path) -> list[str]:
-    """Return what is wrong with what was built."""
     said = []
     if wheel.stat().st_size >= LARGEST:
         said.append(f"{wheel.name} has {wheel.stat().st_size:,} bytes: {LARGEST:,} are too many.")
@@ -65,7 +64,6 @@ def problems(wheel: Path, sdist: Path) -> list[str]:
 
 
 def main(into: Path) -> int:
-    """Build, check, and keep what was built; return the exit code."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory(prefix="another-") as two:
         built, again = build(Path(one), 0o022, 0), build(Path(two), 0o077, 1 << 27)
         said = problems(*built)

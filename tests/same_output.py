@@ -219,7 +219,6 @@ def expanded(line: str) -> Iterator[str]:
 
 
 def lay_out(folder: Path) -> None:
-    """Write the files that the commands find."""
     folder.mkdir()
     for name, content in FILES.items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
@@ -252,7 +251,6 @@ def run(command: str, attn: Path, place: Path, files: Path) -> Ran:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder, by its path from there."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -268,7 +266,6 @@ def in_lines(ran: Ran) -> list[str]:
 
 
 def difference(old: Ran, new: Ran) -> tuple[str, ...]:
-    """Return the lines that differ, as in a diff; of much, the beginning."""
     a, b = in_lines(old), in_lines(new)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
     lines = unified_diff(a[same : same + 500], b[same : same + 500], n=0, lineterm="")
@@ -276,7 +273,6 @@ def difference(old: Ran, new: Ran) -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("attn", nargs="*", metavar="OLD_ATTN NEW_ATTN", help="attn as it was and as it is")
     parser.add_argument("--only", default="", metavar="SUBSTRING", help="only the commands that hold this")

@@ -191,7 +191,6 @@ def until_closed(terminal: int) -> bytes:
 
 
 def wait_for(is_so: Callable[[], object], limit: float = 60) -> None:
-    """Wait until it is so, which it must be in time."""
     end = time.monotonic() + limit
     while not is_so():
         assert time.monotonic() < end, "it never came to be so"
@@ -199,7 +198,6 @@ def wait_for(is_so: Callable[[], object], limit: float = 60) -> None:
 
 
 def unread(pipe: int | IO[bytes]) -> int:
-    """Return how many bytes are in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -210,7 +208,6 @@ def worked(pid: int | str) -> float:
 
 
 def plain(text: str) -> str:
-    """Return text without colours."""
     return SGR.sub("", text)
 
 

@@ -25,7 +25,6 @@ NAME = re.compile(r'\s(?:id|name)="([^"]*)"(?=[^<>]*>)')
 
 
 def build(folder: Path) -> list[str]:
-    """Build the site into a folder; return what MkDocs complains of."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(CONFIG), "-d", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
@@ -55,7 +54,6 @@ def complaints(folder: Path) -> Iterator[str]:
 
 
 def main(args: list[str]) -> int:
-    """Build the site and check it; return 1 where something is wrong."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args[0] if args else temporary).resolve()
         found = build(folder) or list(complaints(folder))

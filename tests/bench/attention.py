@@ -83,7 +83,6 @@ def chosen(groups=(), everything=False, tokens: int | None = None, threads: int 
 
 
 def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Row]:
-    """Yield the row of each case that can be measured here."""
     for case in cases:
         if case.against in (EXPLICIT, FUSED) and sides.pytorch() is None:
             continue
@@ -155,12 +154,10 @@ def peak(case: Case) -> int:
 
 
 def held_at_most() -> int:
-    """Return the most bytes that this process has held at a time."""
     return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def machine() -> str:
-    """Return what is measured on: the processors, NumPy and its BLAS, and PyTorch where it is installed."""
     name, torch = platform.processor(), sides.pytorch()
     with suppress(OSError):
         listed = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)

@@ -22,7 +22,6 @@ from tests.bench.kneser_ney import KneserNey, perplexity
 
 
 def main() -> None:
-    """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("texts", nargs="+")

@@ -125,7 +125,6 @@ def ids_of(count: int) -> list[int]:
 
 
 def our_weights(checkpoint: Checkpoint, ids: list[int]) -> list[np.ndarray]:
-    """Return the weights of all layers, as attn computes them."""
     return [one.attended.weights for one in islice(checkpoint.run(texts([ids])).steps(), LAYERS)]
 
 

@@ -47,7 +47,6 @@ class Row(NamedTuple):
         return None if self.to_reach is None else statistics.median(self.ratios) <= self.to_reach
 
     def to_dict(self) -> dict[str, object]:
-        """Return the row as it stands in the JSON."""
         found = {"ratio": statistics.median(self.ratios), "quartiles": quartiles(self.ratios)}
         return self._asdict() | found | {"reached": self.reached}
 
@@ -72,7 +71,6 @@ def amount(value: float, unit: str) -> str:
 
 
 def quartiles(values: list[float]) -> tuple[float, float]:
-    """Return the first and the third quartile."""
     some = values * 2 if len(values) == 1 else values
     first, _, third = statistics.quantiles(some, n=4, method="inclusive")
     return first, third

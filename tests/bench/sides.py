@@ -62,7 +62,6 @@ class Sides(NamedTuple):
 
 
 def numbers(case: Case) -> list[np.ndarray]:
-    """Return Q, K and V of a case, drawn from the standard normal distribution."""
     shape = (case.heads, case.tokens, case.dim) if case.heads > 1 else (case.tokens, case.dim)
     draw = np.random.default_rng(0)
     return [draw.standard_normal(shape, dtype=np.float32) for _ in "QKV"]
@@ -94,7 +93,6 @@ def fastest_pytorch(threads: int):
 
 
 def ours(case: Case, threads: int) -> Side:
-    """Return attn's side."""
     Q, K, V = numbers(case)
     mask = "causal" if case.causal else None
     if case.job == "links":

@@ -23,6 +23,5 @@ CASES = (
 
 
 def rows(pairs: int = 15) -> Iterator[Row]:
-    """Yield each command beside Python with what it loads."""
     for name, args, opponent, limit in CASES:
         yield compared(f"attn {name}, CPU", [*ATTN, *args], opponent, OPPONENTS[opponent], limit, pairs)

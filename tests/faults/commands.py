@@ -204,7 +204,6 @@ def laid(command: Command, place: Path) -> Path:
 
 
 def copied(template: Path, place: Path) -> Path:
-    """Copy a laid place, and return the folder in it."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(template, place, symlinks=True)
     return place / "here"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from attn_cli import __main__ as program
 from tests import preloaded
 from tests.faults.inject import Fault, Injector
 from tests.shell import surroundings
@@ -36,7 +37,18 @@ def run(args: Sequence[str], folder: Path, env: Mapping[str, str], fault: Fault 
     if not child:
         try:
             streams = os.open(os.devnull, os.O_RDONLY), *(os.open(path, NEW) for path in (out, err))
-            _spoil(fault, report)
+            injector, leave, begin = Injector(fault), os._exit, program.run
+
+            def left(code):  # with a report of the calls
+                report.write_text(json.dumps({"calls": injector.counts, "victim": str(injector.victim)}))
+                leave(code)
+
+            def spoilt():  # attn begins with the fault in place
+                os._exit = left
+                injector.install()
+                begin()
+
+            program.run = spoilt
             preloaded.Request(args, surroundings(env), str(folder)).become(streams)
         except BaseException as error:
             err.write_text(f"the harness failed: {error!r}\n")
@@ -49,21 +61,3 @@ def run(args: Sequence[str], folder: Path, env: Mapping[str, str], fault: Fault 
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     found = json.loads(report.read_text()) if report.exists() else {"calls": {}, "victim": ""}
     return Ended(code, out.read_bytes(), err.read_bytes(), found["calls"], found["victim"])
-
-
-def _spoil(fault: Fault | None, report: Path) -> None:
-    """Let attn begin with the fault in place, and end with a report of its calls."""
-    from attn_cli import __main__ as program
-
-    injector, leave, begin = Injector(fault), os._exit, program.run
-
-    def left(code):
-        report.write_text(json.dumps({"calls": injector.counts, "victim": str(injector.victim)}))
-        leave(code)
-
-    def spoilt():
-        os._exit = left
-        injector.install()
-        begin()
-
-    program.run = spoilt

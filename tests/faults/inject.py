@@ -28,7 +28,6 @@ class Fault(NamedTuple):
 
 
 def kinds(call: str) -> tuple[str, ...]:
-    """Return the faults that a call can have."""
     of_write = (SHORT, "kill half") if call == "write" else ()
     errors = [one for one in ERRORS if one != "EINTR" or call not in TRIED_AGAIN]
     return (*errors, *STICKY, "kill before", "kill after", *of_write)
@@ -43,7 +42,6 @@ class Injector:
         self.victim = None  # the first argument of the spoilt call
 
     def install(self) -> None:
-        """Replace the functions of os in this process, for good."""
         for name in CALLS:
             setattr(os, name, partial(self.call, name, getattr(os, name)))
 

@@ -21,7 +21,6 @@ Tensors = dict[str, tuple[int, tuple[int, ...], bytes]]
 
 
 def reader(name: str) -> Reader:
-    """Return the reader of an architecture's files."""
     kind = name.removeprefix("gguf ")
     made = small(kind, **TOKENIZERS.get(kind, BYTE_PAIRS))
     sound = gguf(*made)

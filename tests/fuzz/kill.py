@@ -42,14 +42,8 @@ class Stage(NamedTuple):
     file: Path
     content: bytes  # of the file
     lines: int
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache" / "attn" / "vectors"
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data" / "attn" / "vectors"
+    cache: Path
+    data: Path
 
     @property
     def places(self) -> dict[str, str]:
@@ -80,7 +74,8 @@ def stage(lines: int = LINES) -> Iterator[Stage]:
         file = Path(made, "words.txt")
         rows = (f"w{line} {' '.join(f'{number:.4f}' for number in row(line))}\n" for line in range(lines))
         file.write_text("".join(rows))
-        yield Stage(Path(made), file, file.read_bytes(), lines)
+        kept = (Path(made, name, "attn", "vectors") for name in ("cache", "data"))
+        yield Stage(Path(made), file, file.read_bytes(), lines, *kept)
 
 
 def ended(process: subprocess.Popen) -> tuple[str, str]:
