@@ -17,8 +17,6 @@ from attn_cli.render.views.swap import _decided
 from attn_cli.render.walk import NAMES, STEPS, chosen_steps
 from attn_cli.teach.compare import Swap
 from attn_cli.teach.swap import LeadChange, swap
-from attn_cli.vectors import bundled
-from attn_cli.vectors.lookup import embed
 from tests.cli.tables import told as cases
 from tests.shell import here
 
@@ -42,30 +40,6 @@ def record(*args, command="explain"):
     return json.loads(screen(*args, "-f", "json", command=command))
 
 
-@pytest.fixture(scope="module")
-def trace():
-    return trace_self(FOX, Settings())
-
-
-@pytest.fixture(scope="module")
-def row(trace):
-    return trace.row(4)
-
-
-def near(one, other, digits=2):
-    assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
-
-
-def tells(text, pattern, *wanted, digits=2):
-    """Check the numbers that stand where the pattern has #, and return them."""
-    found = re.search(re.escape(pattern).replace(r"\#", NUMBER).replace("#", NUMBER), text)
-    assert found, pattern
-    numbers = [float(number) for number in found.groups()]
-    for one, other in zip(numbers, wanted, strict=True):
-        near(one, other, digits)
-    return numbers
-
-
 TEXTS = """
 The animal didn't cross the street because it was too tired
 The quick brown fox jumped over the lazy dog
@@ -74,32 +48,20 @@ The trophy did not fit into the suitcase because it was big
 """
 
 
-def test_its_row_and_because_stand_in_the_first_24_lines_and_it_stays_within_sixty_of_eighty_cells():
+def test_the_screen_stays_within_sixty_lines_of_eighty_cells():
     for text in TEXTS.strip().splitlines():
         lines = screen(text).splitlines()
         assert len(lines) <= 60 and max(map(len, lines)) <= 80
     sizes = [("a b c d e f", "16"), ("a b c d e f", "200"), (" ".join(f"word{i}" for i in range(30)), "4")]
     narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
     assert abs(wide - narrow) <= 2 and more < wide + 3 * 24  # it grows with the words, not with the vectors
-    lines = screen(FOX).splitlines()
-    first = "\n".join(lines[:24])
-    assert FOX in first and 'Why "fox" and not "over"' in first and "By content alone" in first
-    for word in FOX.split():
-        assert re.search(rf"^{word} +{NUMBER} +{NUMBER}", first, re.MULTILINE)
 
 
 # A command's arguments, and sentences that stand on its screen, or (!) do not.
 SAID = r"""
-FOX => has an id and one vector of 100 numbers in any text; they are its word vector plus what its spelling adds
-FOX => passes on its value v (its own vector: W_v is the identity). Scores are not symmetric
-FOX => Softmax: exp / sum of exps; rows sum to 1. ; In a model the next layer reads it; after the last,
-FOX => "The" and "the" have one id, so one vector. ; mostly from: its larger part
-SHE => governor (the word it depends on) ; a model that predicts the next word may not see it
 SHE -p roles-deep => (nearly its own vector: W_v was fitted so)
-FOX -e random => ! their rows in
-FOX => head looks at weight subject "fox" 0.960 oblique "over" 0.979 head itself 0.520
-FOX => one question to the text. Others (may err): ; ! Every matrix ; ! W_k  \
-FOX --steps => Why divide by √d_k = √32? ; entropy ; W_k 0 1
+FOX -e random => The 0, quick 1, brown 2 ; ! their rows in
+FOX --steps => W_k 0 1
 she --context "likes coffee" => There is no distance term: content alone decides. ; ! distance =
 FOX --mask causal -q jumped --versus dog => The mask: "jumped" may not look at "dog".
 "the cat and the dog" -q cat --versus the => "the" (0) ; "the" (3)
@@ -118,8 +80,6 @@ FOX --mask window:1 => a mix of the words that it may look at
 "zzqx fox" -p identity -q zzqx => as for "zzqx", word2vec has no vector
 FOX --head mean => ! The output of
 "the cat the dog the hen the cow" -q the => 1 more row matches ; Where these numbers come from: the row of "the" (0)
-SHE --only softmax,scores => no mask ; ! One row by hand ; ! Who attends
-SHE --from softmax => Who attends to whom ; How sharp ; ! One row by hand
 SHE --only mask => there is no mask
 SHE --only positions => --positions sinusoidal
 "a b c" -e random --positions sinusoidal --pad 2 --pad-side right -q c --only positions => "c" stands at place 2,
@@ -141,78 +101,18 @@ def test_it_says_so(line):
         assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
 
 
-def test_ids_are_rows_of_the_vectors_and_scores_are_told_with_their_spread(trace, row):
-    table = bundled()
-    for token in trace.query_tokens:
-        assert f"{token} {table.words().index(token.lower())}" in said(FOX)
-    assert (trace.x_query[0] == trace.x_query[6]).all()  # The and the
-    assert "The 0, quick 1, brown 2" in said(FOX, "-e", "random")
-    sentence, text = 'Undivided, "quick" would get #.', "The quick brown fox"
-    warmed = trace_self(text, Settings(projection="random", temperature=2.0))
-    exps = np.exp(warmed.shown.scores[warmed.focus[0]] / 2)
-    tells(said(text, "-p", "random", "-t", "2"), sentence, exps.max() / exps.sum(), digits=3)
-    shown, scores = said(FOX), trace.shown.scores
-    there, back = tells(shown, 'q·k of "jumped" with "fox" is #, reversed #', scores[4, 3], scores[3, 4])
-    spread = "The scores of this text spread by # (standard deviation), divided by #"
-    tells(shown, spread, scores.std(), scores.std() / math.sqrt(32))
-    exps = np.exp(np.array(row.masked) * math.sqrt(32))
-    (undivided,) = tells(shown, 'Undivided, "fox" would get #: hardly a mix', exps[3] / exps.sum(), digits=3)
-    assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
-
-
-def cosine(a, b):
-    return a @ b / math.sqrt(a @ a * (b @ b))
-
-
-def test_the_output_is_the_mix_held_against_its_word_and_other_heads_and_rows_are_named(trace, row):
-    shown, weights, output = said(FOX), trace.weights[4], trace.output[4]
-    tells(shown, '; to "jumped", which it began as, #', cosine(output, trace.x_query[4]), digits=3)
-    fox = embed(["fox"], bundled(), "zero", 0, None).X[0]
-    tells(shown, "closest by cosine: fox #", cosine(output, fox), digits=3)
-    others = re.findall(r'^(\w+) +("\w+"|itself) +([\d.]+)$', screen(FOX), re.MULTILINE)
-    assert len(others) == 3 and len({key for _, key, _ in others}) == 3
-    for head, key, weight in others:
-        of_head = trace_self(FOX, Settings(head=head)).weights[4]
-        strongest = int(of_head.argmax())
-        assert key == ("itself" if strongest == 4 else f'"{trace.key_tokens[strongest]}"')
-        near(float(weight), of_head.max(), 3)
+def test_other_rows_worth_a_look_are_those_that_look_beyond_a_neighbour_the_firmest_first():
+    shown, weights = said(FOX), trace_self(FOX).weights
     named = re.findall(r'"(\w+)" \(at (\w+), ([\d.]+)\)', shown.partition("Other rows worth a look: ")[2])
-    # Its last lines name other rows by their own links: those that look beyond a neighbour, back or on, the firmest.
-    links = [(i, int(row.argmax())) for i, row in enumerate(trace.weights) if i != 4]
-    links.sort(key=lambda at: (abs(at[0] - at[1]) < 2, -trace.weights[at]))
-    assert [query for query, _, _ in named] == [FOX.split()[i] for i, _ in links[:3]]
-    for query, key, weight in named:
-        others = trace.weights[FOX.split().index(query)]
-        assert trace.key_tokens[int(others.argmax())] == key
-        near(float(weight), others.max(), 3)
-    assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
-    lead = row.masked[3] - row.masked[5]
-    tells(shown, 'ratios: # above "over" is e^', lead, digits=4)
-    ratio = weights[3] / weights[5]
-    told = tells(shown, 'above "over" is e^# = # times its weight', lead, ratio)
-    assert math.exp(lead) == pytest.approx(told[1], abs=0.01)
-    mix = 'The output of "jumped", its new vector, is # v("fox") + # v("over") + # v("brown") + ...'
-    tells(shown, mix, *sorted(weights)[:-4:-1], digits=3)
-    hidden = '"jumped" also looks at the # words after it (#). A causal mask (--mask causal) hides them'
-    tells(shown, hidden, 4, weights[5:].sum(), digits=3)
-    assert f"Head relations, one of {len(trace.head_names)}, was taught" in shown
-    right = "in unseen text, right for #% (best fixed distance: #%)"
-    tells(shown, right, 100 * trace.learned.accuracy, 100 * trace.learned.baseline, digits=1)
+    links = [(i, int(row.argmax())) for i, row in enumerate(weights) if i != 4]
+    links.sort(key=lambda at: (abs(at[0] - at[1]) < 2, -weights[at]))
+    words = FOX.split()
+    assert named == [(words[i], words[j], f"{weights[i, j]:.3f}") for i, j in links[:3]]
+    assert f"Next: attn explain TEXT -q {links[0][0]}, " in shown
 
 
-def test_why_fox_and_not_lazy(row):
-    table = {line.split()[0]: line.split() for line in screen(FOX).splitlines()[5:16]}
-    for word, j in (("fox", 3), ("lazy", 7)):
-        near(float(table[word][1]), row.scaled[j], 4)
-        near(float(table[word][2]), row.position[j], 4)
-    assert table["lazy"][-2:] == [f"{row.masked[3] - row.masked[7]:.4f}", "distance"]
-    because = 'Why "fox" and not "lazy"? Its sum is # higher: content puts it # ahead, distance # ahead.'
-    shown = said(FOX, "--versus", "lazy")
-    tells(shown, because, *(part[3] - part[7] for part in (row.masked, row.scaled, row.position)), digits=4)
-    assert 'Against "lazy", distance decides.' in shown
-
-
-AHEAD = f"{NUMBER} (ahead|behind)"
+SIGNS = {"ahead": 1, "behind": -1}
+AHEAD = f"{NUMBER} ({'|'.join(SIGNS)})"
 BOTH = rf"Its sum is {NUMBER} higher: content puts it {AHEAD}, distance {AHEAD}"
 HEADS = {FOX: "relations", "The cat sat on the mat": "subject", "Children like warm bread": "previous"}
 
@@ -226,9 +126,8 @@ def test_the_sentence_and_the_numbers_of_any_row_are_one(text, head):
             assert f"content is the same, distance puts it {four(one.distance)} ahead" in shown
             continue
         lead, content, way, distance, along = re.search(BOTH, shown).groups()
-        near(float(lead), one.lead, 4)
-        near(float(content) * (1 if way == "ahead" else -1), one.content, 4)
-        near(float(distance) * (1 if along == "ahead" else -1), one.distance, 4)
+        told = float(lead), float(content) * SIGNS[way], float(distance) * SIGNS[along]
+        assert told == pytest.approx((one.lead, one.content, one.distance), abs=5.1e-5)
         assert f", {one.decided} decides." in shown, token
 
 
@@ -244,38 +143,27 @@ def test_every_step_has_names_and_a_small_input_shows_every_matrix_as_long_as_it
     assert any(line.startswith("X ") and " V" in line for line in lines)
 
 
-def factors_of(products):
-    """The pairs of numbers that are multiplied in a sum."""
-    terms = re.sub(r"[()]", "", products).split(" + ")
-    return [tuple(map(float, term.split("×"))) for term in terms]
-
-
-def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every_key():
-    out = screen(FOX, "-q", "jumped", command="self")
-    assert out.index("mostly from") < out.index('Why "fox"') < out.index("fox: q·k =")
-    assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
-    assert "--by-hand all" in out
-    line = re.search(r"fox: q·k = ([^a-z]+) \+ \(\d+ more: ([-.\d]+)\) = ([-.\d]+)", " ".join(out.split()))
-    total = sum(map(math.prod, factors_of(line[1]))) + float(line[2])
-    assert total == pytest.approx(float(line[3]), abs=0.01)
+def test_every_key_has_its_products_by_hand_where_they_are_asked_for():
     out = here("self", FOX, "-q", "jumped", "--by-hand", "all").out
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == FOX.split()
-    line = next(line for line in out.splitlines() if line.startswith("  fox: q·k"))
-    products, total = line.partition(" = ")[2].rsplit(" = ", 1)
-    factors = factors_of(products)
+    products, total = re.search(r"^  fox: q·k = (.*) = (.*)", out, re.MULTILINE).groups()
+    factors = re.findall(rf"{NUMBER}\)?×\(?{NUMBER}", products)
     assert len(factors) == 32 and "more:" not in out
-    assert sum(a * b for a, b in factors) == pytest.approx(float(total), abs=0.01)
+    assert sum(float(a) * float(b) for a, b in factors) == pytest.approx(float(total), abs=0.01)
 
 
 def test_the_largest_numbers_and_temperatures_leave_no_infinity_and_no_endless_digits(at):
+    warmed = trace_self("The quick brown fox", Settings(projection="random", temperature=2.0))
+    exps = np.exp(warmed.shown.scores[warmed.focus[0]] / 2)
+    shown = said("The quick brown fox", "-p", "random", "-t", "2")
+    assert f'Undivided, "quick" would get {exps.max() / exps.sum():.3f}.' in shown
     scores = trace_self("the fox sat", Settings(query="sat", temperature=0.05)).shown.scores
-    tells(said("the fox sat", "-q", "sat", "-t", "0.05"), "divided by #.", scores.std() / math.sqrt(32))
+    assert f"divided by {scores.std() / math.sqrt(32):.2f}." in said("the fox sat", "-q", "sat", "-t", "0.05")
     trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
     row = trace.row(2)
     order = sorted(range(6), key=lambda j: -row.masked[j])
     assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
-    given = '{"Q":[[1,0]],"K":[[1,0],[0,1]],"V":[[1],[2]],"position_scores":[[1e308,-1e308]]}'
-    (at / "c.json").write_text(given)
+    (at / "c.json").write_text('{"Q":[[1]],"K":[[1],[0]],"V":[[1],[2]],"position_scores":[[1e308,-1e308]]}')
     (at / "big.txt").write_text("fox 1.2e154 0\nrock 0 1.1e154\nhen -1e154 0\n")
     vectors = ("explain", "fox rock hen", "-e", "big.txt", "-t", "0.7", "-q", "fox")
     for line, format in product((("compute", "c.json", "-q", "0"), vectors), ("table", "json", "svg")):
@@ -284,18 +172,10 @@ def test_the_largest_numbers_and_temperatures_leave_no_infinity_and_no_endless_d
         assert format != "table" or max(map(len, ran.out.splitlines())) <= 80
 
 
-def headings(out):
-    return [line for line in out.splitlines() if re.match(r"\d+\. ", line)]
-
-
 def test_some_steps_keep_their_own_numbers_json_holds_every_step_and_a_rival_has_its_line():
     out = screen(" ".join(f"word{i}" for i in range(60)), "-e", "random", "-q", "5", "--versus", "word50")
     assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
-    whole = headings(screen(SHE, "--steps"))
-    titles = [title for title in whole if "Scores" in title or "Softmax" in title]
-    assert headings(screen(SHE, "--only", "softmax,scores")) == titles and len(titles) == 2
-    assert headings(screen(SHE, "--from", "softmax")) == whole[-2:]
-    assert len(headings(screen(SHE, "-q", "likes", "--only", "scores"))) == 1
+    assert len(re.findall(r"^\d+\. ", screen(SHE, "-q", "likes", "--only", "scores"), re.MULTILINE)) == 1
     assert record(SHE, "--only", "scores")["heads"][0]["q"]
 
 
@@ -339,7 +219,6 @@ def test_a_key_has_its_terms_and_weights_in_a_line_and_a_swap_takes_a_screen_of_
         change = f"{after - before:+.3f}" if abs(after - before) >= 0.0005 else "0.000"
         terms = f"{one['content'][0]:.3f} {one['content'][1]:.3f} {one['distance'][0]:.3f}"
         assert f"{one['key']} {now}{terms} {before:.3f} {after:.3f} {change}" in shown
-    assert f"before: {FOX} after: {FOX.replace('fox', 'rock')}" in shown
 
 
 @pytest.mark.parametrize("swap", ["tired=wide", "animal=truck", "street=bed", "it=they"])
@@ -373,24 +252,8 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
         assert any("such cases" in note for note in one["notes"]) == (best - second >= least)
 
 
-def test_a_swapped_word_divides_its_weight_between_the_place_and_the_content_or_content_alone_is_said():
-    shown, keys = swapped("dog=mine")
-    one = {name: both if isinstance(both, list) else [both] for name, both in keys[8].items()}
-    assert one["weights"][1] < one["weights"][0]
-    told = '"dog" has {weights[0]:.3f} of the attention of "jumped"; "mine", in its place, has {weights[1]:.3f}.;'
-    told += (
-        "Content fell from {content[0]:.3f} to {content[1]:.3f};distance ({distance[0]:.3f}) is the same.;"
-    )
-    told += (
-        "So {followed_place[0]:.3f} of the weight stays with the place, and {followed_content[0]:.3f} goes"
-    )
-    told += ' with the content of "dog".'
-    for sentence in (*told.format(**one).split(";"), record(FOX, "--swap", "dog=mine")["summary"]):
-        assert sentence in shown
-    shown, keys = swapped("fox=rock")
-    before, after = keys[3]["weights"]
-    gain = f'the content of "rock" brings {after - before:.3f} more'
-    assert f'So all of the {before:.3f} stays with the place: "rock" gets it too, and {gain}.' in shown
+def test_where_nothing_stays_with_the_place_the_screen_does_not_say_so():
+    assert record(FOX, "--swap", "dog=mine")["summary"] in said(FOX, "--swap", "dog=mine")
     shown, keys = swapped("fox=rock", "-p", "identity")
     before, after = keys[3]["weights"]
     end = f"content alone made the {before:.3f}, and content alone makes the {after:.3f}."
