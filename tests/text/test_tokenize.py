@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from attn_cli.text.tokenize import tokenize
-from tests.cli.tables import pairs
+from tests.cli.tables import apart, pairs
 from tests.shell import python
 from tests.thorough import IS_THOROUGH, often, takes_long
 
@@ -21,16 +21,14 @@ def words(text, **options):
     return list(tokenize(text, **options).tokens)
 
 
-# words
-
-WHOLE = [
-    *("The quick brown fox", "e-mail", "3.14", "U.S", "1,000,000.50", "snake_case", "o'clock o’clock"),
-    *("naïve Straße 東京 привет שלום", "re\u0301sume\u0301", "नमस्ते दुनिया", "4th x2 COVID-19", "The THE the"),
-]
+WHOLE = """
+The quick brown fox | e-mail | 3.14 | U.S | 1,000,000.50 | snake_case | o'clock o’clock | The THE the
+naïve Straße 東京 привет שלום | re\u0301sume\u0301 | नमस्ते दुनिया | 4th x2 COVID-19
+"""
 
 
 def test_a_word_is_a_run_of_letters_digits_and_marks_with_signs_only_inside_and_its_case_is_kept():
-    for text in WHOLE:
+    for text in apart(WHOLE):
         assert words(text) == words(text, keep_punctuation=True) == text.split()
 
 
@@ -116,9 +114,6 @@ def test_keeping_punctuation_adds_tokens_and_changes_none(text):
     assert fewer == more
 
 
-# whitespace and characters
-
-
 @laws
 @given(any_text)
 def test_whitespace_cuts_at_white_space_alone_and_drops_nothing_else(text):
@@ -146,9 +141,6 @@ def test_characters_leave_out_white_space_alone(text):
     assert found.dropped == () and squeezed("".join(found.tokens)) == squeezed(text)
 
 
-# A long text
-
-
 SLOW = (
     *('"\'" * N', '"\\u0301" * N', '"a" + "\\u0301" * N', '"a\'" * (N // 2)', '"a" + "\'s" * (N // 2)'),
     *('"n\'t" * (N // 3)', '"a-._" * (N // 4)', '"a" * N + "\'"', '"\\u200d" * N'),
@@ -162,7 +154,5 @@ SLOW = (
 def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(tokenizer):
     lines = ["from attn_cli.text.tokenize import tokenize", f"N = {10**6 if IS_THOROUGH else 2 * 10**5}"]
     lines += [f"print({text!r}, flush=True); tokenize({text}, {tokenizer!r})" for text in SLOW]
-    ran = python(
-        "\n".join(lines), timeout=120
-    )  # the last line printed is the one to blame; quadratic takes hours
-    assert ran.code == 0, ran
+    ran = python("\n".join(lines), timeout=120)  # quadratic takes hours
+    assert ran.code == 0, ran  # the last line printed is the one to blame

@@ -31,8 +31,8 @@ def test_pieces_are_joined_as_their_marks_say(case):
 
 
 def test_tokens_without_marks_are_words_as_they_are_and_a_piece_never_joins_a_special_token():
-    assert pieces.scheme(["un", "believ", "able"]) is None
-    assert names(["un", "believ", "able"]) == ["un", "believ", "able"]
+    unmarked = ["un", "believ", "able"]
+    assert pieces.scheme(unmarked) is None and names(unmarked) == unmarked
     assert names(["[CLS]", "<s>"]) == ["[CLS]", "<s>"]
     apart = ["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]
     assert names(apart) == ["[CLS]", "##ing", "them", "[SEP]", "##s"]
@@ -75,18 +75,12 @@ def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not():
     assert [token for token in FRAMES + WORDS if pieces.is_special(token)] == [*FRAMES]
 
 
-def shares(rng, *shape):
-    made = rng.random(shape)
-    return made / made.sum(axis=-1, keepdims=True)
-
-
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())
 def test_joining_is_a_sum_over_keys_and_a_mean_over_queries_and_keeps_the_sum_of_rows(seed, sizes, data):
     others = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
-    queries, keys = (
-        [pieces.Word(str(n), sum(run[:n]), size) for n, size in enumerate(run)] for run in (sizes, others)
-    )
-    weights = shares(np.random.default_rng(seed), 2, sum(sizes), sum(others))
+    runs = (sizes, others)
+    queries, keys = ([pieces.Word(str(n), sum(run[:n]), run[n]) for n in range(len(run))] for run in runs)
+    weights = np.random.default_rng(seed).dirichlet([1.0] * sum(others), (2, sum(sizes)))
     joined = pieces.join(weights, queries, keys)
     assert joined.shape == (2, len(sizes), len(others))
     np.testing.assert_allclose(joined.sum(axis=-1), 1)
