@@ -53,8 +53,7 @@ def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_
     opened.go(path)
     for layer, head in ((3, 7), (0, 0), (5, 0)):  # the last is the one that is held in full
         opened.page.locator("#grid button").nth(12 * layer + head).click()
-        chosen = "at => document.getElementById('layer-choice').value === at"
-        opened.page.wait_for_function(chosen, arg=str(layer))
+        opened.page.wait_for_function(f"() => document.getElementById('layer-choice').value === '{layer}'")
         found, right = np.array(saved(opened)["weights"]), weights[layer, head]
         within = right.max(axis=1, keepdims=True) * (0.5 / 63 + 1e-6) if layer < 5 else 1e-6
         assert (np.abs(found - right) <= within).all()
@@ -82,10 +81,27 @@ def check(found: dict, trace: Trace) -> None:
     assert [head["name"] for head in found["heads"]] == list(trace.head_names)
 
 
+ODD = [
+    "don't",
+    "fox’s",
+    "café",
+    "U.S",
+    "3.14",
+    "zwxings",
+    "Qzx-9",
+    "№7",
+    "…",
+    "--",
+    "&",
+    "😀",
+    "naïve",
+    "A²",
+    "x_y",
+]
+
+
 def some_sentence(draw: random.Random, words: list[str]) -> str:
-    odd = ["don't", "fox’s", "café", "U.S", "3.14", "zwxings", "Qzx-9", "№7", "…"]
-    odd += ["--", "&", "😀", "naïve", "A²", "x_y"]
-    chosen = [draw.choice(words if draw.random() < 0.8 else odd) for _ in range(draw.randint(1, 12))]
+    chosen = [draw.choice(words if draw.random() < 0.8 else ODD) for _ in range(draw.randint(1, 12))]
     return " ".join(draw.choice((str, str.capitalize, str.upper))(word) for word in chosen)
 
 
@@ -100,17 +116,10 @@ def some_settings(draw: random.Random) -> Settings:
     )
 
 
-def link(text: str, of: Settings) -> str:
-    chosen = {"text": text, "head": of.head, "score": of.score, "t": of.temperature}
-    return "#" + urlencode(chosen | {"mask": of.mask or "none"})
-
-
-SAVED = "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }; }"
-
-
 def saved(opened) -> dict:
     """Return what the page saves, without a download for each."""
-    opened.page.evaluate(SAVED)
+    kept = "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }; }"
+    opened.page.evaluate(kept)
     opened.page.evaluate("document.getElementById('save-json').click()")
     return json.loads(opened.page.evaluate("window.saved"))
 
@@ -118,18 +127,18 @@ def saved(opened) -> dict:
 def test_a_sentence_typed_into_the_page_has_the_numbers_of_attn(opened):
     table = open_table("word2vec")
     words = [word.decode() for word in next(table.rows()).words[:WORDS] if word.isalpha()]
-    known = {*words}
     opened.make("page", FOX, "--words", str(WORDS))
     compared, draw = 0, random.Random(17)
     while compared < often(90):
         text, settings = some_sentence(draw, words), some_settings(draw)
         tokens = tokenize(text).tokens
-        if not tokens or any(t.lower() not in known and t.lower() in table.find([t.lower()]) for t in tokens):
+        others = {token.lower() for token in tokens} - {*words}
+        if not tokens or any(word in table.find([word]) for word in others):
             continue
-        trace = trace_text("self", text, None, settings)
-        opened.follow(link(text, settings))
+        chosen = {"head": settings.head, "score": settings.score, "t": settings.temperature}
+        opened.follow("#" + urlencode({"text": text, "mask": settings.mask or "none"} | chosen))
         opened.page.wait_for_function("text => document.getElementById('sentence').value === text", arg=text)
-        check(saved(opened), trace)
+        check(saved(opened), trace_text("self", text, None, settings))
         compared += 1
 
 
