@@ -1,7 +1,7 @@
 """The width ladder: whatever the width and the number of tokens, no number is cut and no cell is empty."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
@@ -29,6 +29,7 @@ BARS = "▁▂▃▄▅▆▇█"
 NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e[-+][0-9]+)?")
 SPOKEN = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 
+EMOJI = ("👩‍👩‍👧", "👍🏽", "🇬🇧", "❤️")
 LETTERS = "abcdefghijklmopqrstuvwxyz"  # no n: stacked labels must not spell nan
 
 
@@ -41,9 +42,7 @@ def words(kind: str, n: int) -> list[str]:
         "long": lambda a, b: (a + b) * 6,
         "longer": lambda a, b: (a + b) * 20,
         "cjk": lambda a, b: "中文注意力机制图"[ord(a) % 4 :][:3] + chr(0x4E00 + 26 * ord(a) + ord(b)),
-        "emoji": lambda a, b: (
-            ("👩‍👩‍👧", "👍🏽", "🇬🇧", "❤️")[ord(b) % 4] + chr(0x1F600 + (ord(a) - 97) * 3 + ord(b) % 3)
-        ),
+        "emoji": lambda a, b: EMOJI[ord(b) % 4] + chr(0x1F600 + (ord(a) - 97) * 3 + ord(b) % 3),
         "combining": lambda a, b: f"{a}\u0301{b}\u0323\u0308",
     }
     is_single = kind == "letters" and n <= 25
@@ -100,20 +99,15 @@ def blocks_of(kind: str, n: int, mode: str, width: int | None) -> list:
     return list(trace_blocks(traced(kind, n, mode), replace(view, width=width), walk))
 
 
-def cases() -> Iterator[tuple[str, int]]:
-    """Yield tokens of one letter and of twelve in every number, the odd ones in a few numbers."""
-    sizes = {"letters": SIZES, "long": (2, 12, 40), "longer": (6, 300), "cjk": (1, 6, 20), "emoji": (6, 40)}
-    for kind, those in (sizes | {"combining": (6, 20)}).items():
-        yield from ((kind, n) for n in those)
-
-
+EACH_KIND = [*product(["letters"], SIZES), *product(["long"], (2, 12, 40)), *product(["longer"], (6, 300))]
+EACH_KIND += [*product(["cjk"], (1, 6, 20)), *product(["emoji"], (6, 40)), *product(["combining"], (6, 20))]
 FEW = [one for one in product(WIDTHS, MODES) if one[1] != "learned-heads" or one[0] in (20, 80, None)]
 
 
 @pytest.mark.parametrize(("width", "mode"), FEW)
 @like_cases
 def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(mode, width):
-    for kind, n in some(cases(), list(MODES).index(mode) + WIDTHS.index(width)):
+    for kind, n in some(EACH_KIND, list(MODES).index(mode) + WIDTHS.index(width)):
         if n > 100 and (mode == "precision" or (mode, kind) == ("learned-heads", "longer")):
             continue  # all those pages, or as much as the short words show
         text = screen(kind, n, mode, width)
@@ -190,19 +184,15 @@ def pages(block: Matrix, mode: str, width: int | None) -> tuple[list[Shown], str
     return found, said
 
 
-def matrices(mode: str, width: int | None) -> Iterator[tuple[str, int, Matrix]]:
-    for kind, n in (*(("letters", n) for n in (1, 6, 12, 20, 40)), ("long", 12), ("sentence", 10)):
-        found = (block for block in blocks_of(kind, n, mode, width) if isinstance(block, Matrix))
-        yield from ((kind, n, block) for block in found)
-
-
+TEXTS = [*product(["letters"], (1, 6, 12, 20, 40)), ("long", 12), ("sentence", 10)]
 EACH = [*product(("table", "masked", "heads", "steps", "precision", "sharp", *ROWS), WIDTHS)]
 EACH += product(["table"], (53, 62, 71, 89, 98))
 
 
 @pytest.mark.parametrize(("mode", "width"), EACH)
 def test_every_cell_of_a_matrix_shows_its_own_number_or_a_masked_mark_and_numbers_have_labels(mode, width):
-    for kind, n, block in matrices(mode, width):
+    drawn = [(kind, n, block) for kind, n in TEXTS for block in blocks_of(kind, n, mode, width)]
+    for kind, n, block in (one for one in drawn if isinstance(one[2], Matrix)):
         where = (kind, n, block.corner)
         mask = traced(kind, n, mode).mask
         assert mask is None or not block.is_weights or (np.isnan(block.values) == ~mask).all()
@@ -216,30 +206,24 @@ def test_every_cell_of_a_matrix_shows_its_own_number_or_a_masked_mark_and_number
         assert all(text.strip() == "–" for text in cells[masked]), where
         texts, numbers = cells[~masked], values[~masked]
         if "heat blocks" in below:
-            places = [BARS.index(text[0]) for text in texts]
             assert all(len(set(text)) == 1 for text in texts), where
-            order = np.argsort(numbers, kind="stable")
-            assert (np.diff(np.array(places)[order]) >= 0).all(), where
+            places = np.array([BARS.index(text[0]) for text in texts])
+            assert (np.diff(places[np.argsort(numbers, kind="stable")]) >= 0).all(), where
         else:
             percent = "percent" in below
             for text, number in zip(texts.tolist(), numbers.tolist(), strict=True):
                 assert NUMBER.fullmatch(text), (where, text)
-                decimals = len(text.partition("e")[0].partition(".")[2])
-                scale = 10.0 ** int(text.partition("e")[2] or 0)
+                digits, _, power = text.partition("e")
+                places = 2 if percent else len(digits.partition(".")[2]) - int(power or 0)
                 value = float(text) / (100 if percent else 1)
-                unit = 0.01 if percent else scale * 10.0**-decimals
-                assert abs(value - number) <= 0.5001 * unit, (where, text, number)
-        for page in shown:
-            assert page.sums == list(block.sums), where
+                assert abs(value - number) <= 0.5001 * 10.0**-places, (where, text, number)
+        assert all(page.sums == list(block.sums) for page in shown), where
         for page in shown if mode == "table" and "heat blocks" not in below else ():
-            for label, token in zip(page.labels, block.rows, strict=True):
-                assert shortened(label, token), (kind, n, label)
-            for j in range(len(page.rows[0])):
-                token, head = block.columns[page.first + j], page.header(j)
-                if page.numbers:
-                    assert head == str(page.first + j) and page.numbers == [str(i) for i in range(n)]
-                else:
-                    assert shortened(head, token), (n, head)
+            assert all(map(shortened, page.labels, block.rows)) and len(page.labels) == len(block.rows), where
+            assert not page.numbers or page.numbers == [str(i) for i in range(n)]
+            for j, token in enumerate(block.columns[page.first :][: len(page.rows[0])], page.first):
+                head = page.header(j - page.first)
+                assert head == str(j) if page.numbers else shortened(head, token), (n, head)
 
 
 def test_labels_take_digits_before_they_are_replaced_by_numbers():

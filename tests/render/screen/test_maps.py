@@ -153,8 +153,7 @@ def test_what_a_head_finds_is_its_strongest_links_and_a_masked_row_holds_no_shad
     allowed = np.ones((3, 3), bool)
     allowed[0] = False
     arrays = {name: np.random.default_rng(0).standard_normal((3, 4)) for name in "QKV"}
-    words = ("a", "b", "c")
-    given = Given("given", arrays, tokens=words, context_tokens=words, mask=allowed.tolist())
+    given = Given("given", arrays, tokens=(*"abc",), context_tokens=(*"abc",), mask=allowed.tolist())
     made = trace_matrices("self", given, Settings(heads=2, head="all"))
     for _, rows in bands(screen(made, 80), 3):
         assert rows[0][1] == [["–"] * 3] * 2
