@@ -25,9 +25,7 @@ def record(*args: str) -> dict:
 
 
 def computed(numbers: str) -> dict:
-    ran = attn("compute", "-", "-f", "json", "--steps", input=numbers)
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
+    return json.loads(attn("compute", "-", "-f", "json", "--steps", input=numbers).out)
 
 
 def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
@@ -117,9 +115,8 @@ def test_the_controls_compute_anew_and_the_command_or_the_saved_numbers_make_the
     assert same(saved, computed(numbers))
     opened.make("example", "coffee", "-f", "page")
     opened.page.click("#edit-part summary")
-    field = opened.page.locator("#edit input").first
-    field.fill("2")
-    field.press("Tab")
+    opened.page.fill("#edit input >> nth=0", "2")
+    opened.page.press("#edit input >> nth=0", "Tab")
     opened.page.wait_for_function(COMPUTES)
     numbers, saved = opened.saved("save-numbers"), opened.record()
     assert json.loads(numbers)["Q"][0][0] == 2 and same(saved, computed(numbers))
@@ -163,10 +160,13 @@ def test_words_that_a_small_page_does_not_have_are_said_or_left_out_of_a_link(op
     said = opened.text("#type-says")
     assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
     assert sentence(opened) == "The zebra jumped"
-    for named in (opened.text("#heading"), opened.page.title()):
-        assert named == "The zebra jumped. Self-attention: 3 queries (rows) x 3 keys (columns)"
+    named = "The zebra jumped. Self-attention: 3 queries (rows) x 3 keys (columns)"
+    assert opened.text("#heading") == opened.page.title() == named
     opened.page.click("#own")
     assert sentence(opened) == FOX and opened.page.title().startswith(FOX)
+
+
+LINKED = "#text={}&t=2"
 
 
 def typed(opened, text: str) -> None:
@@ -178,13 +178,13 @@ def typed(opened, text: str) -> None:
 def opened_with(opened, text: str) -> None:
     address = opened.page.url.partition("#")[0]
     opened.page.goto("about:blank")
-    opened.page.goto(address + linked(text))
+    opened.page.goto(address + LINKED.format(quote(text)))
 
 
 def addressed(opened, how: str, text: str) -> None:
     """Put a link into the address bar, and leave it there: the page would put its own choice in its place."""
     script = "([how, link]) => { history[how](null, '', link); history.replaceState = () => {}; }"
-    opened.page.evaluate(script, [how, linked(text)])
+    opened.page.evaluate(script, [how, LINKED.format(quote(text))])
     if how == "replaceState":
         opened.page.reload()
     else:
@@ -192,16 +192,12 @@ def addressed(opened, how: str, text: str) -> None:
         opened.page.go_back()
 
 
-def linked(text: str) -> str:
-    return f"#text={quote(text)}&t=2"
-
-
 DOORS = {
     "typed": typed,
     "opened with": opened_with,
     "gone back to": lambda opened, text: addressed(opened, "pushState", text),
     "reloaded with": lambda opened, text: addressed(opened, "replaceState", text),
-    "followed": lambda opened, text: opened.follow(linked(text)),
+    "followed": lambda opened, text: opened.follow(LINKED.format(quote(text))),
 }
 REFUSED = {
     "the " * 61: "61 words are too many: the page takes 60.",
@@ -289,9 +285,8 @@ def test_a_model_s_page_has_every_layer_and_head_and_a_mask_above_others_compute
         tiles.nth(n).click()
         args, saved = shown(opened)
         expected = record(*args)
-        assert {"--model", "--layer"} <= set(args)
-        assert same(saved, expected, FLOAT32)
-        head = next(head for head in saved["heads"] if head["name"] == saved["head"])
+        assert {"--model", "--layer"} <= set(args) and same(saved, expected, FLOAT32)
+        (head,) = (head for head in saved["heads"] if head["name"] == saved["head"])
         for name in ("scores", "scaled_scores", "output"):
             assert np.allclose(head[name], expected["heads"][0][name], rtol=FLOAT32, atol=FLOAT32)
 

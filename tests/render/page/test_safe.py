@@ -65,12 +65,12 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed_and_the_policy_lets_no
     assert opened.page.evaluate("window.obeyed") == 0
     record = {"weights": [[[0.5, 0.5], [1.0, 0.0]]] * 2, "tokens": ["a", "b"]}
     harmless(opened, "show", "-", "-f", "page", input=json.dumps(record))
-    run, load = ["script", "textContent", "window.obeyed = 1"], ["img", "src", "https://example.com/x.png"]
-    added = (
-        "([tag, key, to]) => document.body.append(Object.assign(document.createElement(tag), {[key]: to}))"
-    )
-    for one in (run, load):
-        opened.page.evaluate(added, one)
+    for tag, key, to in (
+        ("script", "textContent", "window.obeyed = 1"),
+        ("img", "src", "https://x.org/x.png"),
+    ):
+        added = f"Object.assign(document.createElement('{tag}'), {{{key}: '{to}'}})"
+        opened.page.evaluate(f"document.body.append({added})")
     opened.page.wait_for_timeout(200)
     complaints = [one for one in opened.complaints if not one.startswith("request: ")]  # which was blocked
     opened.complaints.clear()
@@ -97,12 +97,9 @@ def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(o
         assert visible(text) == text or command.endswith(f" {shell_quote(text)}")
     for text in ("fox\0jumped", "-"):  # no argument can be one: it is computed from saved numbers
         opened.make("page", "-", "--tokenizer", "whitespace", "--words", "9", input=text)
-        found = [
-            opened.page.text_content("#command"),
-            *commands(opened, ["#text=fox", f"#text={quote(text)}"]),
-        ]
-        assert found[1] == "attn self --tokenizer whitespace fox"
-        assert found[::2] == ["attn compute attn-numbers.json"] * 2
+        assert opened.page.text_content("#command") == "attn compute attn-numbers.json"
+        found = commands(opened, ["#text=fox", f"#text={quote(text)}"])
+        assert found == ["attn self --tokenizer whitespace fox", "attn compute attn-numbers.json"]
 
 
 def test_the_copied_command_and_that_of_a_page_of_such_texts_and_paths_make_the_same_view(opened, tmp_path):
@@ -115,14 +112,12 @@ def test_the_copied_command_and_that_of_a_page_of_such_texts_and_paths_make_the_
     assert command == opened.page.text_content("#command") == f"attn self {shell_quote(text)}"
     assert "bash and zsh" in opened.text("#command-note")
     (words,) = pasted([command])
-    ran = attn(*words, "-f", "json")
-    assert opened.record()["query_tokens"] == json.loads(ran.out)["query_tokens"]
+    assert opened.record()["query_tokens"] == json.loads(attn(*words, "-f", "json").out)["query_tokens"]
     vectors = tmp_path / "a\x1b'!b\udcff.txt"
     vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n-x\u202e 0.3 0.4\n")
     options = ("--tokenizer", "whitespace", "-e", str(vectors), "--without", "-x\u202e", "-f", "page")
     opened.make("cross", *options, "--", "fox\x15 -x\u202e", "-x\u202e jumped")
     ((kind, *words),) = pasted([opened.page.text_content("#command")])
     saved, expected = opened.record(), json.loads(attn(kind, "-f", "json", *words).out)
-    for name in ("query_tokens", "key_tokens", "mask"):
-        assert saved[name] == expected[name]
+    assert all(saved[name] == expected[name] for name in ("query_tokens", "key_tokens", "mask"))
     assert expected["embedding"]["name"] == visible(str(vectors))

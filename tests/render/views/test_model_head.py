@@ -56,10 +56,9 @@ def test_the_row_by_hand_can_be_checked_from_the_files_of_the_model(more, capped
     said = " ".join(screen.split())
     assert "capped = 2 tanh(sum / 2)" in said and "content = q·k × 0.5" in said
     assert "distance = q'·k' × 0.5 - content" in said
-    x = re.search(rf"x = \[{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\]", said)
-    assert [float(n) for n in x.groups()] == pytest.approx(X[3], abs=6e-5)
-    q = re.search(rf"q = x W_q = \[{NUMBER} +{NUMBER}\]", said)
-    assert [float(n) for n in q.groups()] == pytest.approx(Q[3], abs=6e-5)
+    for name, vector in (("x", X[3]), ("q = x W_q", Q[3])):
+        numbers = re.search(rf"{name} = \[([^]]*)\]", said)[1].split()
+        assert [*map(float, numbers)] == pytest.approx(vector, abs=6e-5)
     worked = re.findall(rf"capped = 2 tanh\({NUMBER} / 2\) = {NUMBER}", said)
     assert worked and all(2 * math.tanh(float(s) / 2) == pytest.approx(float(c), abs=2e-4) for s, c in worked)
 
@@ -75,19 +74,17 @@ def test_the_cap_is_a_step_and_the_temperature_divides_what_it_leaves(capped):
     assert "Head 1 shares W_k and W_v, so keys and values too, with head 0" in said
     assert "went through the layer's norm" in explained(capped, "--only", "x").replace("\n", " ")
     assert "rotary positions" in said and "q' and k' are q and k after rotation by position" in said
-    screen = explained(capped, "-q", "c", "-t", "0.5")
-    final = 2 * by_hand(1)[4]
-    exps = np.exp(final[3])
+    screen, exps = explained(capped, "-q", "c", "-t", "0.5"), np.exp(2 * final[3])
     for j, key in enumerate("dabc"):
-        expected = final[3, j], exps[j], exps[j] / exps.sum()
-        assert row_of(screen, key)[3:] == pytest.approx(expected, abs=6e-5)
+        assert row_of(screen, key)[3:] == pytest.approx(
+            [2 * final[3, j], exps[j], exps[j] / exps.sum()], abs=6e-5
+        )
     assert "capped = 4 tanh(sum / 4)" in " ".join(screen.split())
     title = explained(capped, "--steps", "-t", "0.5").splitlines()[1]
     assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
     at = record("self", "dabc", "-m", capped)["diagnostics"][3]["temperature_95"]
     sharp = record("self", "dabc", "-m", capped, "-t", repr(at))
     assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=FLOAT32)
-    content, distance, _ = by_hand(1)[2:]
     for one in record("explain", "dabc", "-m", capped, "--head", "1", "-q", "c")["because"]:
         i, j = one["winner_index"], one["rival_index"]
         assert one["content"] == pytest.approx(content[3, i] - content[3, j], abs=1e-5)
