@@ -81,8 +81,6 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared
     assert [one["kind"] for one in found["records"]] == ["self", "masked"]
     assert [[d is None for d in row] for row in found["difference"]] == (np.tri(6) == 0).tolist()
     assert (change["masked_only_before"], change["masked_only_after"]) == (0, 15)
-    out = said("--vary", "mask=none,causal")
-    assert "15 links are masked with causal alone" in out and "masked is not a weight of zero" in out
     found = record("--vary", "t=1,0.5,2")
     assert found["values"] == [1, 0.5, 2]
     assert found["difference"] is None and found["largest_mover"] is None
@@ -112,17 +110,7 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
     ] * 2
 
 
-def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
-    for one, other, turns in (("scaled", "dot", "falls"), ("dot", "scaled", "rises")):
-        found = record("--vary", f"score={one},{other}")
-        before, after = found["entropy"]
-        mover = found["largest_mover"]
-        assert found["summary"].startswith(
-            f"With score {other} instead of {one}, the mean entropy of a row {turns} from {before:.3f} to "
-            f'{after:.3f} bits; the largest mover is "{mover["query"]}" looking at "{mover["key"]}", from '
-            f"{mover['from']:.3f} to {mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
-        )
-        assert " ".join(found["summary"].split()) in said("--vary", f"score={one},{other}")
+def test_rows_of_zeros_have_no_entropy_and_the_outputs_change_has_no_sign():
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
@@ -134,7 +122,6 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
 
 
 NOTHING = """
-dim=3,4 => --dim has an effect only with random vectors. | seed=1,2 => Nothing here is drawn at random
 oov=zero,random => Every word has a vector of its own. | score=scaled,default => no weight differs.
 layout=in-out,out-in => --layout has an effect only with weights from a file.
 """
@@ -224,13 +211,10 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     found = record("--vary", "score=scaled,dot", *RANDOM, text=text)["largest_mover"]
     first = out.split("What moved most")[1].splitlines()[1].split()
     assert first[:2] == [found["query"], found["key"]]
-    text = screen("--vary", "t=0.5,1,4", "--top", "2")
-    assert "from 1 to 0.5:" in text and "from 1 to 4:" in text
+    lines = screen("--vary", "t=0.5,1,4", "--top", "2").splitlines()
+    assert [lines[n] for n in (4, 7, 10)] == [*(f"What moved most from 1 to {t}:" for t in ("0.5", "4")), ""]
     which = 'only with words: "b"; only with whitespace: "b,"'
     assert which in said("--vary", "tokenizer=characters,words,whitespace", text="a b, c")
-    out = screen("--vary", "t=1,2", "--top", "3")
-    part = out.split("What moved most from 1 to 2:\n")[1].split("\n\n")[0]
-    assert len(part.splitlines()) == 3
     summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
     assert "no weight differs; the outputs do, by up to" in summary
     assert "There is one key, and it gets all the weight." in summary
@@ -248,9 +232,6 @@ def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_diff
     out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
     assert {"### score scaled", "### score dot", "## The difference: dot minus scaled"} <= {*out.splitlines()}
     assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
-    lines = screen("--vary", "score=scaled,dot").splitlines()
-    assert any(re.fullmatch(r"score scaled +score dot *", line) for line in lines)
-    assert sum(line.startswith("shades: .0") for line in lines) == 1, "one legend for both"
     assert {"score scaled", "score dot"} <= {*screen("--vary", "score=scaled,dot", width="40").splitlines()}
     for width in range(20, 100, 4):
         out = screen("--vary", "score=scaled,dot", width=str(width)).split("The difference")[0]
@@ -314,18 +295,10 @@ def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by
         assert low.blue - low.red > 25 > -25 > high.blue - high.red
 
 
-def test_two_texts_stand_side_by_side_with_what_each_word_looks_at_in_both():
-    dog = "A dog slept on it"
-    out = screen("--with", dog, text="The cat sat")
-    assert any("text first" in line and "text second" in line for line in out.splitlines())
-    found = record("--with", dog, text="The cat sat")
+def test_each_of_two_texts_is_what_attn_self_gives_and_those_of_as_many_words_have_a_difference():
+    found = record("--with", dog := "A dog slept on it", text="The cat sat")
     assert (found["option"], found["values"], found["difference"]) == ("text", ["The cat sat", dog], None)
     assert_alike(found["records"], [shell.record("self", text) for text in ("The cat sat", dog)])
-    for name, side in zip(("First", "Second"), found["records"], strict=True):
-        weights = [max(row) for row in side["weights"]]
-        query, key, weight = re.search(rf'{name}: "(\w+)" looks most at "(\w+)" \((\S+)\)', out).groups()
-        i, j = side["query_tokens"].index(query), side["key_tokens"].index(key)
-        assert side["weights"][i][j] == weights[i] == pytest.approx(float(weight), abs=1e-3)
     # Two texts of as many words have a difference, and may read one context.
     found = record("--with", "A dog slept", "--context", "she ran", text="The cat sat")
     first, second = (side["weights"] for side in found["records"])

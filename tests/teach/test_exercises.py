@@ -67,10 +67,7 @@ def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_nu
     numbers = [json.dumps([one.X, one.W_q, one.W_k, one.W_v]) for one in many]
     assert len(set(numbers)) == len(many)
     assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
-    assert exercises.make(7) == exercises.make.__wrapped__(7) and make(7)[3:] == (
-        *(("bees", "make", "honey"), [[-1, -1], [2, 0], [2, 1]], [[0, 1], [2, 1]], [[1, 0], [-1, -1]]),
-        [[0, -1], [2, 2]],
-    )
+    assert exercises.make(7) == exercises.make.__wrapped__(7)
     for seed in range(2):
         made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
         assert len(made) == 1
@@ -233,13 +230,6 @@ def test_the_row_in_full_is_arithmetic_that_holds_and_a_masked_cell_is_a_dash():
             assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
             held += 1
         assert held >= 6
-    key = worksheet_markdown(parts(make(7, 2, 3, "causal"), key=True))
-    for table in tables(key)[-3:-1]:
-        assert [row[1:4].count("–") for row in table[1:]] == [2, 1, 0]
-    assert "| 0.000" not in key.partition("weights = ")[2].partition("Output")[0]
-    for size in SIZES:
-        key = tables(worksheet_markdown(parts(make(2, *size, "causal"), key=True)))
-        assert all(len({len(row) for row in table}) == 1 for table in key)
     for args in ((7,), (3, 3, 3), (1, 4, 4), (2, 2, 3, "none", "dot")):
         scale = 1 if "dot" in args else 1 / math.sqrt(make(*args).dim)
         for x, power in [*zip(*tables(worksheet_markdown(parts(make(*args))))[-4], strict=True)][1:]:

