@@ -61,10 +61,8 @@ class Stage:
         await self.settled()
 
     def send(self, key: str) -> None:
-        is_character = len(key) == 1
-        self.app.post_message(
-            events.Key(_character_to_key(key), key) if is_character else events.Key(key, None)
-        )
+        key, character = (_character_to_key(key), key) if len(key) == 1 else (key, None)
+        self.app.post_message(events.Key(key, character))
 
     async def answer(self, text: str, *wanted: Any) -> None:
         await self.press("ctrl+u")
@@ -125,9 +123,7 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
     return app
 
 
-def staged(
-    size: tuple[int, int] = SIZE, **options: Any
-) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+def staged(size: tuple[int, int] = SIZE, **options: Any) -> Callable[..., Callable[..., None]]:
     """Make a test of what is done on a stage; its other parameters are those of the test."""
 
     def on_stage(act: Callable[..., Any]) -> Callable[..., None]:
@@ -151,10 +147,8 @@ def traced(text: str = FOX, **settings: Any):
 
 
 def same(trace: Any, expected: Any) -> bool:
-    masks = (trace.mask is None) == (expected.mask is None)
-    if masks and trace.mask is not None:
-        masks = bool((trace.mask == expected.mask).all())
-    return masks and np.allclose(trace.weights, expected.weights) and trace.shown.name == expected.shown.name
+    is_alike = np.array_equal(trace.mask, expected.mask) and np.allclose(trace.weights, expected.weights)
+    return is_alike and trace.shown.name == expected.shown.name
 
 
 def numbers_of(lines: Sequence[str], label: str) -> list[str]:

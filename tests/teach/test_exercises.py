@@ -13,8 +13,9 @@ import pytest
 
 from attn_cli.inputs.matrices import read_given
 from attn_cli.render.worksheet import parts
+from attn_cli.render.worksheet.effects import parts as effect_parts
 from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
-from attn_cli.teach import exercises
+from attn_cli.teach import effects, exercises
 from tests import shell
 from tests.alike import assert_alike
 from tests.cli.tables import told as cases
@@ -35,6 +36,7 @@ SEEDS = range(often(36))
 
 
 make = cache(exercises.make)  # a search through ten thousand draws
+record = partial(shell.record, "exercise")
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +60,6 @@ def solved(given, mask, score):
     """Every step of attention, as the formula has it."""
     steps = answers.solved(problem(given, mask, score))
     return {name: steps[name].tolist() for name in exercises.ANSWERS}
-
-
-record = partial(shell.record, "exercise")
 
 
 def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_numbers(many):
@@ -182,8 +181,6 @@ def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys
     shapes = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
     assert [n for n in blanks if n] == [shapes[0] - 1, *shapes[1:]]  # less the example
     assert "____" not in key
-    sizes = ([[len(row) for row in table] for table in tables(text)] for text in (sheet, key))
-    assert next(sizes) == next(sizes)
     titles = re.findall(r"^## (\d+)\. ([\w ]+)", sheet, re.M)
     names = ["Queries", "Keys", "Values", "Scores", *["Scaling"] * (score == "scaled")]
     names += [*["The mask"] * (mask == "causal"), "Softmax", "Output"]
@@ -306,9 +303,8 @@ def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token()
     wanted = [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
     assert cells(page(made, key=True)[1]) == wanted
     text, root = page(make(7))
-    style = root.find("head/style").text
     for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px"):
-        assert part in style
+        assert part in root.find("head/style").text
     assert root.find("head/title").text == "Attention by hand: exercise 7"
     assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
 
@@ -327,12 +323,7 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
     for (is_key, name), suffix in itertools.product(((False, "exercise"), (True, "key")), forms):
         wanted = forms[suffix](parts(make(7), is_key))
         assert (folder / f"{name}.{suffix}").read_text(encoding="utf-8") == wanted
-    given = read_given(folder / "inputs.json")
-    made = make(7)
-    assert (given.tokens, given.mask, given.score, given.layout) == (made.tokens, "none", "scaled", "in-out")
-    assert given.ignored == ()
-    for name in ("X", "W_q", "W_k", "W_v"):
-        assert given.arrays[name].tolist() == getattr(made, name)
+    assert read_given(folder / "inputs.json").ignored == ()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
     (folder / "answer.json").write_text('{"q": [[1, 2]]}')
@@ -380,3 +371,100 @@ def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
         assert complaints({**found, key: value}), (key, value)
     found["inputs"]["X"][0][0] = 0.5
     assert complaints(found)
+
+
+# On what comes of the weights
+
+TOPICS = ("norm", "logit")
+OF_BOTH = pytest.mark.parametrize("topic", TOPICS)
+
+
+def by_hand(given):
+    """What is asked for, by the formulas of the sheet."""
+    if "U" in given:
+        added = np.array(given["stream"]) @ given["U"]
+        logits = added.sum(axis=0)
+        return {"parts": added, "logits": logits[np.newaxis], "without": logits - added[1:4]}
+    v = np.array(given["X"]) @ given["W_v"]
+    f = v @ given["W_o"]
+    lengths = np.sqrt(f[:, 0] ** 2 + f[:, 1] ** 2)
+    return {"v": v, "transformed": f, "lengths": lengths[np.newaxis], "norms": given["weights"] * lengths}
+
+
+@OF_BOTH
+def test_every_seed_is_a_small_exercise_of_its_own_with_the_right_answers(topic):
+    many = [effects.make(topic, seed) for seed in range(often(24))]
+    assert len({json.dumps(one.inputs["X" if topic == "norm" else "U"]) for one in many}) > len(many) / 2
+    for one in many:
+        right = by_hand(one.inputs)
+        assert_alike(one.answers, {step: matrix.astype(float).tolist() for step, matrix in right.items()})
+        if topic == "norm":
+            lengths, weights = right["lengths"][0], np.array(one.inputs["weights"])
+            assert (lengths % 1 == 0).all() and lengths.min() > 0 and lengths.max() < 20
+            assert len(set(lengths)) == 3
+            moved = right["norms"].argmax(axis=1) != weights.argmax(axis=1)
+            assert moved.any() and not moved.all(), one.command
+        else:
+            best, left = right["logits"].argmax(), right["without"].argmax(axis=1)
+            strongest = right["parts"][1:4, best].argmax()
+            assert left[strongest] == best and (left != best).sum() == 1, one.command
+
+
+@OF_BOTH
+def test_a_sheet_has_a_blank_for_every_number_but_the_example_and_its_key_none(topic):
+    for args in (("--mask", "causal"), ("--seed", "-1"), ("--seed", "9" * 23)):  # of attention, or no seed
+        assert args[0] in shell.refused("exercise", "--topic", topic, *args)
+    made = effects.make(topic, 7)
+    asked = sum(len(row) for step in made.answers.values() for row in step)
+    text, key = (worksheet_markdown(effect_parts(made, is_key)) for is_key in (False, True))
+    assert sum(cell == "______" for table in tables(text) for row in table for cell in row) == asked - 1
+    assert "____" not in key and f"{made.command} -o FOLDER" in text
+    page = worksheet_html(effect_parts(made))
+    found = record("--topic", topic, "--seed", "7")
+    assert page.count('class="line"') == len(found["questions"]) and complaints(found) == []
+    assert "attnchar{" not in worksheet_latex(effect_parts(made, True)).partition("begin{document}")[2]
+
+
+@OF_BOTH
+def test_answers_are_graded_step_by_step(topic, at):
+    assert here("exercise", "--topic", topic, "--seed", "5", "-o", "sheet").code == 0
+    given, blank = (json.loads((at / "sheet" / f"{name}.json").read_text()) for name in ("inputs", "answer"))
+    right = by_hand(given)
+    assert blank == {name: [[None] * len(row) for row in step] for name, step in right.items()}
+    asked = ("check", "a.json", "--expect", "sheet/inputs.json")
+
+    def graded(answer):
+        (at / "a.json").write_text(json.dumps(answer, default=np.ndarray.tolist))
+        found = json.loads((ran := here(*asked, "-f", "json")).out)
+        assert complaints(found) == [] and ran.code == (0 if found["ok"] else 1)
+        return found, {one["step"]: one["status"] for one in found["compared"]}
+
+    assert graded(right)[0]["ok"]
+    (at / "a.json").write_text(json.dumps(record("--topic", TOPICS[topic == TOPICS[0]])["answers"]))
+    first, second, *later = names = [*right]
+    none = f"none of {', '.join(names[:-1])} or {names[-1]}: it holds"
+    assert none in shell.refused(*asked, code=65)
+    wrong = {name: np.array(step, float) for name, step in right.items()}
+    wrong[second][0][0] += 1
+    if topic == "norm":
+        wrong["lengths"] = np.linalg.norm(wrong["transformed"], axis=1)[np.newaxis]
+        wrong["norms"] = given["weights"] * wrong["lengths"]
+    else:
+        wrong["without"] = wrong["logits"] - right["parts"][1:4]
+    found, status = graded(wrong)
+    assert found["step"] == second and found["cell"] == [0, 0]
+    row = "row 0" if topic != "norm" else f'key "{given["tokens"][0]}" (row 0)'
+    assert f"The first difference is in {second}, at {row}, " in found["message"]
+    assert status == {first: "right", second: "differs"} | dict.fromkeys(later, "follows")
+    last = right[first].astype(float)
+    last[-1][0] += 1  # of more rows than there are words
+    assert graded(right | {first: last})[0]["cell"] == [len(last) - 1, 0]
+    if topic == "norm":
+        for changed, mistake in (
+            ({"W_o": np.eye(2)}, "w-o-left-out"), ({"W_v": np.transpose(given["W_v"])}, "transposed-w")
+        ):  # fmt: skip
+            assert graded(by_hand(given | changed))[0]["likely"] == mistake
+    without = {name: matrix for name, matrix in given.items() if name not in ("W_o", "U")}
+    for broken in ({**given, "U": [[1]], "W_o": [[1]]}, without):
+        (at / "sheet" / "inputs.json").write_text(json.dumps(broken))
+        shell.refused(*asked, code=65)
