@@ -1,6 +1,7 @@
 """How often a head is right, counted by hand, beside the best fixed distance; and what heads of language do."""
 
 import json
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -37,6 +38,14 @@ def model(tmp_path, names=NAMES, layers=1, change=lambda name, value: value, see
 
 def zeros(name, value):
     return value if name.startswith("start") else np.zeros_like(value)
+
+
+def looking(towards, name, value):
+    """Let every head look so many places away."""
+    made = zeros(name, value)
+    if name == "0.b":
+        made[:, 2 + towards] = 9.0
+    return made
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -80,18 +89,10 @@ PASSAGE = Sentence(
 
 
 def test_of_passages_only_what_pronouns_stand_for_is_scored_and_the_right_one_of_two_names(tmp_path):
-    for towards, right in ((-1, True), (1, False)):
-
-        def there(name, value, towards=towards):
-            made = zeros(name, value)
-            if name == "0.b":
-                made[:, 2 + 2 * towards] = 9.0  # two steps or more to that side
-            return made
-
-        stack, _ = model(tmp_path, ["subject", "antecedent"], change=there)
+    for towards, right in ((-2, 1.0), (2, 0.0)):  # two steps or more to that side
+        stack, _ = model(tmp_path, ["subject", "antecedent"], change=partial(looking, towards))
         (one,) = score(stack, models.table(), [PASSAGE], silent)
-        assert one.name == "antecedent" and one.count == 1
-        assert one.accuracy == float(right) and one.candidates == float(right)
+        assert (one.name, one.count, one.accuracy, one.candidates) == ("antecedent", 1, right, right)
         assert one.baseline == one.nearest == 1 and one.hard is None
 
 
@@ -107,24 +108,17 @@ def test_of_distances_that_are_right_as_often_the_nearest_is_the_best_and_then_t
 def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp_path):
     names = ["subject", "determiner", "object", "modifier"]
     stack, _ = model(tmp_path, names, layers, zeros)
-    by_name = {one.name: one for one in score(stack, models.table(), SENTENCES, silent)}
+    scores = score(stack, models.table(), SENTENCES, silent)
     # subjects: cat (2) and Dog (0); determiners: The (0) and a (4); objects: dog (5), zebras (2);
     # modifiers: of cat big (1), of the other cat Big and big (0, 1).
-    wanted = {"subject": 1 / 2, "determiner": 1 / 2, "object": 0, "modifier": 1 / 2}
-    assert {name: one.accuracy for name, one in by_name.items()} == wanted
-    assert {name: one.count for name, one in by_name.items()} == dict.fromkeys(names, 2)
+    wanted = zip(names, (1 / 2, 1 / 2, 0, 1 / 2), (2,) * 4, strict=True)
+    assert [(one.name, one.accuracy, one.count) for one in scores] == [*wanted]
 
 
 def test_a_head_that_looks_at_itself_has_no_precision_one_without_links_no_accuracy_and_others_no_score(
     tmp_path,
 ):
-    def itself(name, value):
-        made = zeros(name, value)
-        if name == "0.b":
-            made[:, value.shape[1] // 2] = 9.0
-        return made
-
-    stack, _ = model(tmp_path, change=itself)
+    stack, _ = model(tmp_path, change=partial(looking, 0))
     for one in score(stack, models.table(), SENTENCES, silent):
         assert (one.accuracy, one.precision) == (0, None)
     stack, _ = model(tmp_path, ["possessor", "subject", "oblique"])
@@ -203,11 +197,10 @@ def test_a_clear_lead_is_the_smallest_from_which_on_four_of_five_are_right_with_
 
 
 def test_only_links_to_earlier_words_have_a_lead():
-    tally = Tally("antecedent")
-    weights = np.array([[0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.6, 0.1]])
+    tally, weights = Tally("antecedent"), np.array([[0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.6, 0.1]])
     marked = tuple(Antecedents(i, (0,)) for i in range(3))
-    words = ("he", "saw", "him")
-    tally.add(Sentence(words, (-1,) * 3, ("",) * 3, ("X",) * 3, marked), weights, weights)
+    passage = Sentence(("he", "saw", "him"), (-1,) * 3, ("",) * 3, ("X",) * 3, marked)
+    tally.add(passage, weights, weights)
     assert [(word, right) for word, _, right in tally.leads] == [("saw", True), ("him", False)]
     assert [lead for _, lead, _ in tally.leads] == pytest.approx([0.3, 0.3])
 
@@ -224,17 +217,9 @@ def test_a_pattern_finds_the_right_places():
 
 
 def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():
-    def head(layer, number, **shares):
-        best = {"previous": 1.0, "noun": 0.4, "induction": 1.0}
-        made = {name: Measure(share, best[name], 9, "dev") for name, share in shares.items()}
-        return HeadMeasures(layer, number, made)
-
-    measured = [
-        head(0, 0, previous=0.6, noun=0.4, induction=0.0),
-        head(0, 1, previous=0.9, noun=0.4, induction=0.0),
-        head(1, 0, previous=0.2, noun=0.8, induction=0.0),
-        head(1, 1, previous=0.2, noun=0.45, induction=0.1),
-    ]
-    names = names_of(measured)
-    assert list(names.values()) == ["previous-2", "previous", "noun", "1"]
+    measured, best = [], {"previous": 1.0, "noun": 0.4, "induction": 1.0}
+    for n, shares in enumerate(((0.6, 0.4, 0.0), (0.9, 0.4, 0.0), (0.2, 0.8, 0.0), (0.2, 0.45, 0.1))):
+        made = {name: Measure(share, best[name], 9, "dev") for name, share in zip(best, shares, strict=True)}
+        measured.append(HeadMeasures(*divmod(n, 2), made))
+    assert list(names_of(measured).values()) == ["previous-2", "previous", "noun", "1"]
     assert measured[3].pattern is None
