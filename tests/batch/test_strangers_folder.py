@@ -4,12 +4,15 @@ import contextlib
 import copy
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from importlib.util import find_spec
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +96,11 @@ Place = tuple[str | int, ...]
 def changed(about: Any, path: Place, value: object) -> Any:
     """Return a manifest with this value at a path in it, or without what is there."""
     made = copy.deepcopy(about)
-    inner = made
-    for key in path[:-1]:
-        inner = inner[key]
+    inner = reduce(getitem, path[:-1], made)
     if value is MISSING:
         del inner[path[-1]]
     else:
-        inner[path[-1]] = copy.deepcopy(value)
+        inner[path[-1]] = value
     return made
 
 
@@ -195,10 +196,11 @@ def read(about: Any, like: Any) -> manifests.Manifest:
 def check(found: manifests.Manifest) -> None:
     """Compare what was believed with what is so: every part is the input's, and complete is complete."""
     for number, part in found.parts.items():
-        assert (part.number, part.file, part.first) == (number, HONEST[number], 1 + number * SIZE)
-        assert part.lines == min(SIZE, LINES - number * SIZE) and 0 <= part.refused <= part.lines
+        size = min(SIZE, LINES - number * SIZE)
+        right = (number, HONEST[number], 1 + number * SIZE, size)
+        assert (part.number, part.file, part.first, part.lines) == right and 0 <= part.refused <= size
         assert type(part.bytes) is type(part.refused) is int and part.bytes >= 0
-        assert len(part.blake2b) == 32 and set(part.blake2b) <= set("0123456789abcdef")
+        assert re.fullmatch("[0-9a-f]{32}", part.blake2b)
     assert list(found.parts) == sorted(found.parts)
     assert not found.complete or len(found.parts) == len(HONEST)
 
