@@ -37,10 +37,6 @@ def screen(*args, text=CAT, width="80"):
     return told("compare", text, *args, "--width", width)
 
 
-def said(*args, text=CAT):
-    return " ".join(screen(*args, text=text).split())
-
-
 def refused(*args, text=CAT, env=None):
     return shell.refused("compare", text, *args, env=env)
 
@@ -105,9 +101,7 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
     (row,) = found["records"][0]["query_rows"]
     assert_alike(found["difference"], [whole["difference"][row]])
     found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
-    assert [(one["kind"], one["key_tokens"]) for one in found["records"]] == [
-        ("cross", ["likes", "coffee"])
-    ] * 2
+    assert all((one["kind"], one["key_tokens"]) == ("cross", ["likes", "coffee"]) for one in found["records"])
 
 
 def test_rows_of_zeros_have_no_entropy_and_the_outputs_change_has_no_sign():
@@ -158,7 +152,7 @@ def test_what_changes_nothing_is_told_and_why_and_where_tokens_differ_it_says_wh
         found = record(*args, text=text)
         assert found["difference"] is None and found["changes"] == []
         assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
-        assert which in said(*args, text=text)
+        assert which in " ".join(screen(*args, text=text).split())
         assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
@@ -214,7 +208,7 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     lines = screen("--vary", "t=0.5,1,4", "--top", "2").splitlines()
     assert [lines[n] for n in (4, 7, 10)] == [*(f"What moved most from 1 to {t}:" for t in ("0.5", "4")), ""]
     which = 'only with words: "b"; only with whitespace: "b,"'
-    assert which in said("--vary", "tokenizer=characters,words,whitespace", text="a b, c")
+    assert which in screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c", width="400")
     summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
     assert "no weight differs; the outputs do, by up to" in summary
     assert "There is one key, and it gets all the weight." in summary
@@ -259,12 +253,10 @@ def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text, 
 
 
 def test_long_names_ties_signs_and_values_are_told_as_they_are():
-    trace = trace_self("a b", Settings(embedding="random"))
-    for names, shown in (
-        (("a" * 60, "b" * 60), ["aaaaaaaaaaaaaaaa...aaaa", "bbbbbbbbbbbbbbbb...bbbb"]),
-        (("a" * 60, f"{'a' * 30}b{'a' * 30}"), ["a" * 60, f"{'a' * 30}b{'a' * 30}"]),
-    ):
-        assert names_of(between("projection", names, (trace, trace))) == shown
+    sides, like = (trace_self("a b", Settings(embedding="random")),) * 2, f"{'a' * 30}b{'a' * 30}"
+    shown = ["aaaaaaaaaaaaaaaa...aaaa", "bbbbbbbbbbbbbbbb...bbbb"]
+    assert names_of(between("projection", ("a" * 60, "b" * 60), sides)) == shown
+    assert names_of(between("projection", ("a" * 60, like), sides)) == ["a" * 60, like]
 
     def under(*scores):
         given = given_from({"scores": [scores, (0.0, 0.0)], "V": [[1.0], [2.0]]}, "given")

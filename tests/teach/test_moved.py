@@ -71,17 +71,15 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
         np.testing.assert_allclose(side["weights"], weights[1, "1"][:, :5], atol=1e-6)
     assert found["aligned"]["queries"] == [[n, n] for n in range(5)]
     assert "Head 1 of layer 1 differs most" in found["summary"]
-    rows = [*csv.DictReader(io.StringIO(here("compare", "dabca", "-m", base, "-m", tuned, "-f", "csv").out))]
-    for row, one in zip(rows, found["heads"], strict=True):
+    out = here("compare", "dabca", "-m", base, "-m", tuned, "-f", "csv").out
+    for row, one in zip(csv.DictReader(io.StringIO(out)), found["heads"], strict=True):
         assert (int(row["layer"]), row["head"]) == (one["layer"], one["head"])
         assert float(row["divergence"]) == pytest.approx(one["divergence"])
     chosen = record("dabca", "-m", base, "-m", tuned, "--layer", "0", "--head", "1")  # and all are measured
     assert [(side["projection"]["layer"], side["head"]) for side in chosen["records"]] == [(0, "1")] * 2
     assert chosen["largest_mover"] is None and chosen["heads"][0]["layer"] == 1
-    said = []
-    for folder in decoders:
-        words = shell.record("masked", "dabca", "-m", folder, "--next", "6", "--fields", "next_words")
-        said.append({one["id"]: one["probability"] for one in words["next_words"]})
+    words = (shell.record("masked", "dabca", "-m", one, "--next", "6")["next_words"] for one in decoders)
+    said = [{one["id"]: one["probability"] for one in some} for some in words]
     change = {n: abs(said[1][n] - said[0][n]) for n in said[0]}
     assert [one["id"] for one in found["next_words"]] == sorted(change, key=lambda n: -change[n])[:5]
     for one in found["next_words"]:
@@ -173,7 +171,7 @@ def test_what_does_not_fit_is_one_line_and_what_shares_nothing_is_not_measured(d
     models = (*decoders, deep, by_hand.small_bert(tmp_path / "bert"))
     folders = dict(zip(("BASE", "TUNED", "DEEP", "BERT"), models, strict=True))
     for line, end in cases(WRONG):
-        code, _, said = end.partition(" ")
+        code, said = end.split(" ", 1)
         args = (folders.get(word, word) for word in line)
         assert said in refused("compare", "dabca", "-m", decoders[0], *args, code=int(code))
     shown = told("compare", "abc", "--with", "ddd", "-m", decoders[0])
