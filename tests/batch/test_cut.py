@@ -86,14 +86,11 @@ def test_patterns_name_files_in_order_and_none_is_an_error(at):
             inputs_of([name])
 
 
-def test_a_file_that_is_no_text_is_refused_wherever_it_is(at):
+def test_a_file_that_is_no_text_or_is_packed_with_too_much_in_a_part_is_refused(at, monkeypatch):
     Path("a.txt").write_text("x\n")
     Path("u.txt").write_bytes("one two".encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16"):
         plan_of("a.txt", "u.txt")
-
-
-def test_a_packed_file_with_too_much_in_a_part_says_so(at, monkeypatch):
     monkeypatch.setattr(cut, "MOST_SENT", 20)
     Path("a.gz").write_bytes(gzip.compress(b"some words\n" * 10))
     with pytest.raises(InputError, match="too long lines for a packed file"):

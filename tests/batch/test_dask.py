@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -110,7 +109,7 @@ def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
     assert records() == here("batch", "lines.txt", "--keep-going").out
 
 
-def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines):
+def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines, without):
     write_lines(3)
     Path("v.txt").write_text("she 1 0\ncat 0 1\n")
     wrong = {2: "-o out.jsonl||-o out/ -e v.txt|-o out/ --workers 2", 65: "-o out/ -e random -p roles"}
@@ -119,6 +118,9 @@ def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, m
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
     refused("batch", "lines.txt", "-o", "out/", "--scheduler", machines.address)
     refused("batch", "-", "-o", "out/", *ON_DASK)
+    without("dask")
+    said = refused("batch", "lines.txt", "-o", "out/", *ON_DASK, code=69)
+    assert "pip install 'attn-cli[dask]'" in said
 
 
 def test_workers_that_are_killed_lose_nothing(at):
@@ -162,13 +164,6 @@ def test_no_process_is_left_after_a_signal(number, at):
     assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
     wait_for(lambda: not alive(marker))
     assert number == signal.SIGKILL or not list(Path().glob("attn-dask-*"))
-
-
-def test_without_dask_the_line_that_installs_it_is_said(at, monkeypatch):
-    write_lines(3)
-    monkeypatch.setitem(sys.modules, "dask", None)
-    said = refused("batch", "lines.txt", "-o", "out/", *ON_DASK, code=69)
-    assert "pip install 'attn-cli[dask]'" in said
 
 
 def test_a_run_that_fails_leaves_no_unfinished_file(at):
@@ -235,9 +230,11 @@ def three(at):
     write_lines(3)
 
 
-def test_a_port_that_never_answers_is_told_of_and_left_in_time(monkeypatch, three):
+def test_a_port_that_never_answers_is_left_at_an_interrupt_and_told_of_and_left_in_time(monkeypatch, three):
     monkeypatch.setattr(scheduler, "SILENCE", 0.1)
     with server() as (port, came):
+        assert interrupted(f"tcp://{port}", came.is_set) == b""
+        came.clear()
         start = time.monotonic()
         got = at_address(f"tcp://{port}", "--connect-timeout", "0.4")
         assert time.monotonic() - start < 20 and came.is_set()  # on a busy machine, too
@@ -314,11 +311,6 @@ def interrupted(address: str, when: Callable[[], object]) -> bytes:
         finally:
             process.kill()
         return process.stderr.read()
-
-
-def test_an_interrupt_ends_the_wait_for_an_answer_at_once(three):
-    with server() as (port, came):
-        assert interrupted(f"tcp://{port}", came.is_set) == b""
 
 
 def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch, three):

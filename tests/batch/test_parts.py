@@ -141,14 +141,6 @@ def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
     assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 512
 
 
-def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
-    write(3)
-    assert attn("batch", "-o", "out/", input="a b\n").code == 2
-    for options in ("--force", "-o out.jsonl --force", "-f npz -o x.npz"):
-        assert here("batch", "lines.txt", *options.split()).code == 2
-    assert here("batch", "lines.txt", "-o", "lines.txt/").code == 73
-
-
 @takes_long
 def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(at):
     write(40_000)
@@ -162,9 +154,13 @@ def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(at):
     assert whole.code == 0 and records() == Path("whole.jsonl").read_text()
 
 
-def test_two_runs_do_not_write_into_one_folder(at, monkeypatch):
+def test_a_folder_needs_a_file_force_a_folder_and_two_runs_do_not_write_into_one(at, monkeypatch):
     monkeypatch.setattr(folder, "PATIENCE", 0.1)
     write(3)
+    assert attn("batch", "-o", "out/", input="a b\n").code == 2
+    for options in ("--force", "-o out.jsonl --force", "-f npz -o x.npz"):
+        assert here("batch", "lines.txt", *options.split()).code == 2
+    assert here("batch", "lines.txt", "-o", "lines.txt/").code == 73
     Path("out").mkdir()
     with folder.LocalFolder("out").locked():
         said = refused("batch", "lines.txt", "-o", "out/", code=73)

@@ -367,9 +367,7 @@ INTERRUPTED = [
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize(("phrase", "args", "files"), INTERRUPTED)
-def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_and_says_so_or_changes_nothing(
-    phrase, args, files, little
-):
+def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_or_changes_nothing(phrase, args, files, little):
     (little / "old.safetensors").write_bytes(b"old")
     for name, size in files.items():
         (little / f"{name}.conllu").write_text(conllu(*little_language(*size)))

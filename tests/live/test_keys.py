@@ -205,7 +205,9 @@ def test_it_is_left_by_keys(key, code):
 
 
 @staged()
-async def test_clicks_choose_a_cell_open_it_and_the_names_at_the_foot_are_keys(stage):
+async def test_clicks_choose_a_cell_and_open_it_names_at_the_foot_are_keys_and_the_slider_is_drawn_along(
+    stage,
+):
     y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
     x = stage.lines()[0].index("lazy") + 2
     await stage.click_at(x, y)
@@ -224,10 +226,6 @@ async def test_clicks_choose_a_cell_open_it_and_the_names_at_the_foot_are_keys(s
     assert stage.app.line.has_focus
     await stage.click_at(2, 2)
     assert not stage.app.line.has_focus, "a click comes back to the keys"
-
-
-@staged()
-async def test_the_slider_is_clicked_and_drawn_along(stage):
     await stage.click("●", by=3)
     assert stage.trace.temperature == keyboard.temperature_at(keyboard.SLIDER // 2 + 3) > 1
     y = next(y for y, line in enumerate(stage.lines()) if "●" in line)

@@ -148,9 +148,7 @@ def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
     # As many tokens at other places: cells have no counterparts.
     assert len(first) == len(second) and found["difference"] is None and found["next_words"] is None
     assert record("the cat", "--with", "a cat", "-m", folder)["difference"] is not None
-
-
-def test_a_row_that_may_look_at_nothing_in_one_of_two_texts_does_not_count():
+    # A row that may look at nothing in one of two texts does not count.
     before, after = np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 1.0], [0.5, 0.5]]])
     assert divergences(before, after) == divergences(after, before) == [1.0]
     assert divergences(before[:, 1:], after[:, 1:]) == [0.0]
