@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -46,22 +47,11 @@ def on(machines: Machines, *args: str) -> Ran:
 
 @contextmanager
 def once(is_so: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
-    """Do something when something is so, while the block runs."""
-
-    def watch() -> None:
-        while not is_so() and not over.is_set():
-            time.sleep(0.005)
-        if not over.is_set():
-            act()
-
-    over = threading.Event()
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    """Do something when something is so, which it must be, while the block runs."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(lambda: (wait_for(is_so), act()))
         yield
-    finally:
-        over.set()
-        thread.join()
+        done.result()
 
 
 def inputs() -> list[str]:
@@ -127,10 +117,7 @@ def test_workers_that_are_killed_lose_nothing(at):
     write_lines(8000)
     assert here("batch", "lines.txt", "-o", "one/").code == 0
 
-    def kill() -> None:
-        for pid in workers_of("self"):
-            os.kill(pid, signal.SIGKILL)
-
+    kill = lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of("self")]  # noqa: E731
     with once(Path("out/part-00001.jsonl").exists, kill):
         got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
     assert got == (0, "", "")
@@ -275,21 +262,20 @@ def test_tls_that_does_not_match_is_told(tmp_path, three):
     given = {f"DASK_DISTRIBUTED__COMM__TLS__{key}": str(tmp_path / name) for key, name in files.items()}
     missing = given | {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": "nowhere"}
     with server(lambda connection: connection.sendall(b"no TLS" * 100)) as (port, _):
-        got = at_address(f"tls://{port}", "--connect-timeout", "3")
-        assert got.code == 2 and "certificates" in error(got)
         command = ("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", f"tls://{port}")
         # In processes of their own, as Dask reads its environment once.
         done, lacking = attn(*command, env=given), attn(*command, env=missing)
-    assert lacking.code == 2 and "certificates" in error(lacking)
+        for got in (lacking, at_address(f"tls://{port}", "--connect-timeout", "3")):
+            assert got.code == 2 and "certificates" in error(got)
     assert done.code == 71 and ("Cannot reach" in error(done) or "does not speak" in error(done)), done
 
 
+ADDRESSES = {"http://127.0.0.1:1": "unknown address scheme", "tcp://127.0.0.1:x": "invalid literal"}
+ADDRESSES |= {"tcp://127.0.0.1": "missing port", "": "missing port", "tcp://::1:8786": "ipv6 needs brackets"}
+
+
 def test_an_address_or_a_time_that_is_none_is_wrong_usage(three):
-    for address, why in (
-        *(("http://127.0.0.1:1", "unknown address scheme"), ("tcp://127.0.0.1:x", "invalid literal")),
-        *((address, "missing port") for address in ("tcp://127.0.0.1", "")),
-        ("tcp://::1:8786", "ipv6 needs brackets"),
-    ):
+    for address, why in ADDRESSES.items():
         got = at_address(address)
         assert got.code == 2 and why in error(got) and "tcp://host:8786" in error(got), got
     for seconds in ("0", "-1", "nan", "inf", "86401", "1e9", "soon", ""):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,10 @@ from tests.shell import attn, here, started, wait_for
 def running(marker: str) -> list[int]:
     """Return the processes that have this argument."""
     found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker in (entry / "cmdline").read_text():
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker in (entry / "cmdline").read_text():
                 found.append(int(entry.name))
-        except OSError:
-            continue
     return found
 
 

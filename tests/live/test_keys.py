@@ -205,9 +205,7 @@ def test_it_is_left_by_keys(key, code):
 
 
 @staged()
-async def test_clicks_choose_a_cell_and_open_it_names_at_the_foot_are_keys_and_the_slider_is_drawn_along(
-    stage,
-):
+async def test_clicks_choose_and_open_a_cell_names_at_the_foot_are_keys_and_the_slider_is_drawn_along(stage):
     y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
     x = stage.lines()[0].index("lazy") + 2
     await stage.click_at(x, y)

@@ -1,7 +1,6 @@
 """attn compare with two models, or with two texts in one: which heads and next words moved."""
 
 import csv
-import io
 import json
 
 import numpy as np
@@ -72,7 +71,7 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
     assert found["aligned"]["queries"] == [[n, n] for n in range(5)]
     assert "Head 1 of layer 1 differs most" in found["summary"]
     out = here("compare", "dabca", "-m", base, "-m", tuned, "-f", "csv").out
-    for row, one in zip(csv.DictReader(io.StringIO(out)), found["heads"], strict=True):
+    for row, one in zip(csv.DictReader(out.splitlines()), found["heads"], strict=True):
         assert (int(row["layer"]), row["head"]) == (one["layer"], one["head"])
         assert float(row["divergence"]) == pytest.approx(one["divergence"])
     chosen = record("dabca", "-m", base, "-m", tuned, "--layer", "0", "--head", "1")  # and all are measured
@@ -95,9 +94,9 @@ def test_more_than_ten_heads_stand_in_the_order_of_their_numbers(tmp_path):
     for name, tensors in (("base", base), ("tuned", changed)):
         sides += ["-m", by_hand.small_gpt2(tmp_path / name, tensors, n_embd=d, n_head=n)]
     out = told("compare", "dabca", *sides, "--width", "120")
-    header, *layers = (line.split() for line in out[out.index("layer\\head") :].splitlines()[:3])
+    header, _, last = (line.split() for line in out[out.index("layer\\head") :].splitlines()[:3])
     assert header == ["layer\\head", *map(str, range(n)), "mean"]
-    assert [n for n, cell in enumerate(layers[1][1:-1]) if float(cell)] == [2]
+    assert [n for n, cell in enumerate(last[1:-1]) if float(cell)] == [2]
 
 
 def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):

@@ -123,11 +123,8 @@ def test_the_ladder_holds_the_weights_of_each_temperature_down_to_the_largest_sc
     assert "0.7*" in told("performance", *PARTS, "-t", "0.7")
     assert record("performance", *PARTS, "-t", "0.0001")["weights"][0] == pytest.approx(hard)
     assert record("performance", *PARTS, "-t", "1e9")["weights"][0] == pytest.approx([0.25] * 4)
-    usual, *extreme = (
-        record("colour", *CAR, *t)["temperatures"] for t in ((), ("-t", "1e-6"), ("-t", "1e300"))
-    )
-    usual = {rung["temperature"]: rung["weights"] for rung in usual}
-    for rung in (*extreme[0], *extreme[1]):
+    usual = {rung["temperature"]: rung["weights"] for rung in record("colour", *CAR)["temperatures"]}
+    for rung in (one for t in ("1e-6", "1e300") for one in record("colour", *CAR, "-t", t)["temperatures"]):
         assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
         assert sum(rung["weights"]) == pytest.approx(1)
     pairs = ("top speed=1", "speed top=2", "zzxq=3")  # where scores tie, the limit is shared

@@ -1,7 +1,6 @@
 """attn explain --swap: a word replaced, both sides computed, and what of its weight stayed with the place."""
 
 import csv
-import io
 import math
 
 import pytest
@@ -63,16 +62,14 @@ def test_the_terms_of_the_row_are_those_of_the_steps_and_what_followed_is_the_we
 
 def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
     found = record("--swap", "fox=dog", "-q", "fox")
-    assert [side["query_rows"] for side in found["records"]] == [[3], [3]]
-    assert [side["query_tokens"] for side in found["records"]] == [["fox"], ["dog"]]
+    shown = [(side["query_rows"], side["query_tokens"]) for side in found["records"]]
+    assert shown == [([3], ["fox"]), ([3], ["dog"])]
     (row,) = found["swap"]["rows"]
     assert (row["query"], row["query_after"]) == ("fox", "dog")
     assert {key["followed_place"] for key in row["keys"]} == {None}
-    notes = record("--swap", "fox=blorf")["records"][1]["notes"]
-    assert any("blorf" in note for note in notes)
     assert "(after) No vector for blorf" in here("explain", FOX, "--swap", "fox=blorf").out
     ran = here("explain", FOX, "--swap", "fox=rock", "-f", "csv", "-q", "jumped")
-    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    rows = list(csv.DictReader(ran.out.splitlines()))
     (row,) = record("--swap", "fox=rock", "-q", "jumped")["swap"]["rows"]
     assert [one["key_after"] for one in rows] == ROCK.split() and '"fox" has' in ran.err
     columns = ("content_before", "content_after", "distance_before", "distance_after", "difference")
@@ -130,13 +127,12 @@ def test_without_a_distance_a_score_or_layers_nothing_follows_the_place_and_ther
     (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
     key = row["keys"][3]
     assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
+    assert row["lead"]["distance"] is None and row["lead"]["sum"] == row["lead"]["content"]
     (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
     assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
     assert row["keys"][8]["followed_place"] is None
     (row,) = record("--swap", "fox=rock")["swap"]["rows"]
     assert row["lead"]["by_query"] == pytest.approx(0, abs=1e-12)
-    (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
-    assert row["lead"]["distance"] is None and row["lead"]["sum"] == row["lead"]["content"]
     (row,) = record("--swap", "fox=rock", "--score", "cosine")["swap"]["rows"]
     assert row["lead"]["by_query"] is None
     for more in (("--head", "mean"), ("--mask", "causal", "-q", "The")):
