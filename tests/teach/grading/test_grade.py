@@ -175,34 +175,28 @@ def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_wha
 HEADS = {f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"}
 HEADS |= {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"}
 SHIPPED = Path(__file__).parents[3] / "data" / "examples"
+COFFEE = json.loads((SHIPPED / "coffee.json").read_text())
 
 
 @pytest.mark.parametrize("head", ["mean", "all", "0", "1"])
 @pytest.mark.parametrize("steps", [(), ("--steps",)])
 def test_attn_s_own_json_is_a_right_answer_whichever_head_it_shows(head, steps):
-    ran = here("example", "coffee", "--heads", "2", "--head", head, *steps, "-f", "json")
-    Path("a.json").write_text(ran.out)
-    coffee = (SHIPPED / "coffee.json").read_text()
-    Path("right.json").write_text(json.dumps(json.loads(coffee) | {"heads": 2}))
+    assert here("example", "coffee", "--heads", "2", "--head", head, *steps, "-o", "a.json").code == 0
+    save("right.json", **COFFEE | {"heads": 2})
     assert told("a.json")["ok"]
-    if steps:
-        Path("right.json").write_text(ran.out)
-        assert told("a.json")["ok"]
+    assert not steps or here("check", "a.json", "--expect", "a.json").code == 0
 
 
 def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_own_x():
-    ran = here("example", "coffee", "-t", "0.5", "--steps", "-f", "json")
-    Path("right.json").write_text(ran.out)
-    coffee = json.loads((SHIPPED / "coffee.json").read_text())
-    X, W_q, W_k, W_v = (np.array(coffee[name]) for name in ("X", "W_q", "W_k", "W_v"))
+    own = shell.record("example", "coffee", "-t", "0.5", "--steps")
+    save("right.json", **own)
+    X, W_q, W_k, W_v = (np.array(COFFEE[name]) for name in ("X", "W_q", "W_k", "W_v"))
     weights = softmax((X @ W_q) @ (X @ W_k).T / 4**0.5 / 0.5)
     record = judged(weights=weights, output=weights @ X @ W_v)
     assert record["ok"] and record["notes"] == []
     # W_v of the example is symmetric; a made-up one is not, and its transpose can be told only from X.
-    record = json.loads(ran.out)
-    record["heads"][0]["W_v"] = (W := numbers(8, 4, 4)).tolist()
-    record["heads"][0]["v"] = (X @ W).tolist()
-    Path("right.json").write_text(json.dumps(record))
+    own["heads"][0] |= {"W_v": (W := numbers(8, 4, 4)), "v": X @ W}
+    save("right.json", **own)
     assert is_right(v=X @ W) and judged(v=X @ W.T)["likely"] == "transposed-w"
 
 
@@ -228,9 +222,8 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     record = judged("--head", "all", scores=[m + 1 for m in masked])
     assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
     assert "There is no head '7'" in check("one.json", "--head", "7").err
-    ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
-    Path("right.json").write_text(ran.out)
-    Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
+    save("right.json", **shell.record("self", "The cat sees it", "--head", "all", "--steps"))
+    save("a.json", **shell.record("self", "The cat sees it", "--head", "subject"))
     record = told("a.json")
     assert record["head"] == "subject" and record["ok"] and not told("a.json", "--head", "object")["ok"]
     W_o = numbers(9, 4, 3)
@@ -363,7 +356,7 @@ def damaged(value, draw, stop=0.0):
 def test_damaged_files_are_judged_or_refused_and_never_a_bug():
     draw = random.Random(3)
     whole = shell.record("example", "coffee", "--heads", "2", "--head", "all", "--steps")
-    plain = json.loads((SHIPPED / "coffee.json").read_text()) | {"mask": "causal", "heads": 2}
+    plain = COFFEE | {"mask": "causal", "heads": 2}
     for _ in range(often(150)):
         save("right.json", **damaged(draw.choice([whole, plain]), draw))
         assert check(save("a.json", **draw.choice([whole, damaged(whole, draw)]))).code in (0, 1, 2, 65)
@@ -417,17 +410,15 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
 
 def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
     contradicts = "right.json contradicts itself: its inputs do not give its"
+    asked = ("check", save("a.json", weights=WEIGHTS), "--expect", "right.json")
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
-    ran = check(save("a.json", weights=WEIGHTS))
-    assert ran.code == 65 and f"{contradicts} weights" in ran.err
+    assert f"{contradicts} weights" in refused(*asked, code=65)
     assert check("a.json", "--score", "scaled").code == 0
     save("right.json", transformed=[[1, 2], [2, 1]], lengths=[[1], [2]], norms=[[0.5, 1], [0.2, 1]])
-    ran = check("a.json")
-    assert ran.code == 65 and f"{contradicts} lengths" in ran.err
+    assert f"{contradicts} lengths" in refused(*asked, code=65)
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
-        Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
-        ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
-        assert ran.code == 0, ran
+        save("answer.json", **shell.record("example", name, "--steps"))
+        assert shell.told("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
 
 
 COMMANDS = """
@@ -443,8 +434,8 @@ def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_
         assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
         ran = here("check", "own.json", "--expect", "own.json")
         assert ran.code == 0, (args, steps, ran)
-    own = save("own.json", **shell.record("self", "hot black coffee", "-q", "hot", "--steps"))
-    assert_alike(shell.record("compute", own)["weights"], json.loads(Path(own).read_text())["weights"])
+    own = shell.record("self", "hot black coffee", "-q", "hot", "--steps")
+    assert_alike(shell.record("compute", save("own.json", **own))["weights"], own["weights"])
 
 
 def test_heads_one_above_the_other_and_rows_that_are_not_filled_in_are_seen_under_a_mask():

@@ -124,9 +124,8 @@ def test_an_inverted_mask_is_named_whatever_a_softmax_over_nothing_gave(at):
     weights = np.zeros((4, 4))
     weights[:3] = softmax(np.where(np.tri(4) > 0, -np.inf, SCALED)[:3])
     for weights[3] in (0, 0.25, np.nan, softmax(SCALED)[3]):
-        answer = {"weights": np.round(weights, 3), "output": np.round(weights @ QKV["V"], 3)}
-        assert judged(at, MASKED, **answer).likely == "mask-inverted"
-        assert judged(at, MASKED, weights=answer["weights"]).likely == "mask-inverted"
+        for output in ({}, {"output": np.round(weights @ QKV["V"], 3)}):
+            assert judged(at, MASKED, weights=np.round(weights, 3), **output).likely == "mask-inverted"
 
 
 def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candidates(at):
@@ -160,8 +159,7 @@ def test_the_mean_of_the_heads_is_right_and_so_are_heads_apart_where_nothing_is_
 
 
 def test_two_mistakes_at_once_are_not_given_one_name_and_a_slip_in_one_cell_is_no_usual_mistake(at):
-    after = softmax(np.where(np.tri(4) > 0, SCALED, -np.inf)).T
-    for weights in (softmax(SCORES) * np.tri(4), after):
+    for weights in (softmax(SCORES) * np.tri(4), softmax(np.where(np.tri(4) > 0, SCALED, -np.inf)).T):
         found = judged(at, MASKED, weights=np.round(weights, 3), output=np.round(weights @ QKV["V"], 3))
         assert not found.ok and found.likely is None
     weights = softmax(SCALED)
