@@ -57,10 +57,8 @@ def test_the_same_text_and_seed_give_the_same_bytes_packed_or_plain_whatever_the
     lines = TEXT.splitlines(keepends=True)  # and so do its parts, one after the other
     (tmp_path / "one.txt").write_text("".join(lines[:40]))
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress("".join(lines[40:]).encode()))
-    (words, vectors), (same_words, same) = (
-        fit([tmp_path / name for name in names], SMALL, lambda stage: None)
-        for names in (["one.txt", "two.txt.gz"], ["text.txt"])
-    )
+    parts, whole = [tmp_path / name for name in ("one.txt", "two.txt.gz")], [tmp_path / "text.txt"]
+    (words, vectors), (same_words, same) = (fit(paths, SMALL, lambda stage: None) for paths in (parts, whole))
     assert words == same_words
     np.testing.assert_allclose(vectors, same, **CLOSE)
 

@@ -43,12 +43,9 @@ def test_a_sentence_is_its_words_governors_relations_and_tags_whatever_stands_be
     assert cat.relations == ("det", "nsubj", "root", "punct")
     assert cat.tags == ("DET", "NOUN", "VERB", "PUNCT")
     assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
-    whole = columns("0.1", "so", "_") + columns("1", "I", "4") + columns("2-3", "can't", "_")
-    whole += columns("2", "ca", "4") + columns("3", "n't", "4") + columns("4", "swim", "0")
-    whole += columns("4.1", "swum", "_") + columns("4.12", "swam", "_")
-    (found,) = read(whole)
-    assert found.words == ("I", "ca", "n't", "swim")
-    assert found.governors == (3, 3, 3, -1)
+    rows = ["0.1 so _", "1 I 4", "2-3 can't _", "2 ca 4", "3 n't 4", "4 swim 0", "4.1 swum _", "4.12 swam _"]
+    (found,) = read("".join(columns(*row.split()) for row in rows))
+    assert (found.words, found.governors) == (("I", "ca", "n't", "swim"), (3, 3, 3, -1))
     strange = ["東京", "e\u0301", "a b", "#", "-", "👍🏽", "\u00a0x", "\x1b[31m"]
     text = "".join(columns(str(i), word) for i, word in enumerate(strange, 1)) + "\n"
     assert read(text)[0].words == tuple(strange)
@@ -140,11 +137,10 @@ def test_no_damage_does_worse_than_refuse_and_what_is_no_regular_file_is_not_rea
             found = read(mutated(TEXT.encode(), random.Random(seed)))
         except InputError:
             continue
-        for sentence in found:
-            for one in (sentence, sentence.without_punctuation()):
-                n = len(one.words)
-                assert len(one.governors) == len(one.relations) == len(one.tags) == n
-                assert all(-1 <= above < n and above != i for i, above in enumerate(one.governors))
+        for one in (*found, *(sentence.without_punctuation() for sentence in found)):
+            n = len(one.words)
+            assert len(one.governors) == len(one.relations) == len(one.tags) == n
+            assert all(-1 <= above < n and above != i for i, above in enumerate(one.governors))
     for path in (tmp_path / "missing.conllu", tmp_path, "/dev/zero"):
         with pytest.raises(FileError):
             read_treebank(str(path))

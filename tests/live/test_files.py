@@ -106,10 +106,9 @@ def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
 @staged()
 async def test_w_writes_what_the_command_would_offers_a_free_name_and_asks_before_it_overwrites(stage, at):
     await stage.press("m")
-    for suffix in ("svg", "html", "json", "md", "csv"):
+    for suffix, *steps in (("svg",), ("html",), ("json", "--steps"), ("md",), ("csv",)):
         await stage.press("w")
         await stage.answer(f"view.{suffix}", f"Written: view.{suffix}")
-        steps = ["--steps"] * (suffix == "json")
         assert here("self", FOX, "--mask", "causal", "-o", f"other.{suffix}", *steps).code == 0
         assert (at / f"view.{suffix}").read_bytes() == (at / f"other.{suffix}").read_bytes()
     path = at / "attn-live.svg"
@@ -158,8 +157,7 @@ def test_a_recording_is_replayed_to_the_same_end(demo, pace):
     first, text, events = demo
     assert (text, {event.kind for event in events}) == (FOX, {"key", "paste", "do"})
     again = play(Stage.replayed, made(replay=Replay(events, pace))).session
-    assert again.state == first.state
-    assert again.trace.query_tokens[-2:] == ("cat", "sat")
+    assert again.state == first.state and again.trace.query_tokens[-2:] == ("cat", "sat")
     np.testing.assert_allclose(again.trace.weights, first.trace.weights)
 
 

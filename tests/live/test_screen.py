@@ -69,13 +69,11 @@ def test_the_arithmetic_of_the_row_and_the_because_are_the_traces():
 def test_every_line_fits_at_every_size(words):
     text = text_of(words)
     for head, is_large in ((None, False), (None, True), ("all", False)):
-        trace = traced(text, head=head)
+        trace, chosen = traced(text, head=head), {"column": words // 2, "is_large": is_large}
         for columns, rows in SIZES:
-            chosen = {"row": words - 1, "column": words // 2, "is_large": is_large}
-            scene = scene_of(trace, (columns, rows), text, **chosen)
-            assert len(scene.lines) == rows
-            for line in scene.lines:
-                assert sum(segment.cell_length for segment in line) == columns
+            scene = scene_of(trace, (columns, rows), text, row=words - 1, **chosen)
+            widths = [sum(segment.cell_length for segment in line) for line in scene.lines]
+            assert widths == [columns] * rows
 
 
 def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_part_around_the_cell():
@@ -135,8 +133,8 @@ def test_maps_of_all_heads_are_of_all_their_weights_and_the_status_counts_heads_
     lines = said(trace, (150, 40), text_of(100))
     assert all(name in lines for name in trace.head_names)
     assert "means of 100 x 100 weights. h: one head, whole." in lines
-    first, second, *others = traced().head_names
-    status = [f"head {name} ({n} of {2 + len(others)})" for n, name in ((1, first), (2, second))]
+    heads = traced().head_names
+    status = [f"head {name} ({n} of {len(heads)})" for n, name in enumerate(heads, 1)]
     goes(("escape", status[0], "!layer"), ("h", status[1]), size=(100, 24))
     deep = made(settings=Settings(projection="roles-deep"))
     goes(("escape", "layer 4 of 0 to 4", "l layer"), app=deep, size=(120, 24))
