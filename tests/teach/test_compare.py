@@ -201,6 +201,7 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     text = " ".join(f"w{i}" for i in range(70))
     out = screen("--vary", "score=scaled,dot", *RANDOM, text=text)
     assert "too many to draw side by side" in out and "What moved most from scaled to dot" in out
+    assert "The difference" not in out
     found = record("--vary", "score=scaled,dot", *RANDOM, text=text)["largest_mover"]
     first = out.split("What moved most")[1].splitlines()[1].split()
     assert first[:2] == [found["query"], found["key"]]

@@ -92,10 +92,12 @@ def test_more_than_ten_heads_stand_in_the_order_of_their_numbers(tmp_path):
     changed[GPT][:, 4:6] *= -1  # the queries of head 2
     sides = []
     for name, tensors in (("base", base), ("tuned", changed)):
-        sides += ["-m", by_hand.small_gpt2(tmp_path / name, tensors, n_embd=d, n_head=n)]
+        (tmp_path / name).mkdir()
+        sides += ["-m", by_hand.small_gpt2(tmp_path / name / "gpt2", tensors, n_embd=d, n_head=n)]
     out = told("compare", "dabca", *sides, "--width", "120")
     header, _, last = (line.split() for line in out[out.index("layer\\head") :].splitlines()[:3])
     assert header == ["layer\\head", *map(str, range(n)), "mean"]
+    assert "gpt2 and gpt2" not in out, "of models with one name, the folders are told"
     assert [n for n, cell in enumerate(last[1:-1]) if float(cell)] == [2]
 
 

@@ -136,6 +136,7 @@ def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_
         shown = np.where(may, SCALED.astype(object), mark)
         kept = weights if mark is not None else np.where(may, weights, np.nan)
         assert is_right(scores=SCORES, scaled_scores=shown, masked_scores=shown, weights=kept)
+    assert not is_right(masked_scores=np.where(may, SCALED, -500)), "too near to be a mark"
     record = judged(masked_scores=SCALED)
     assert (record["step"], record["cell"], record["expected"]) == ("masked_scores", [0, 1], None)
     assert "masked is right" in record["message"]
