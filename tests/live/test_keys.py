@@ -105,8 +105,14 @@ async def test_o_knocks_the_head_out_and_the_guess_is_another_until_it_is_back_i
     await stage.goes(("H H o", "Choose one head with h"))
 
 
-@staged(size=(80, 30))
-async def test_v_shows_the_difference_then_the_view_before_then_now(stage):
+@staged(size=(100, 30))
+async def test_b_draws_large_blocks_and_v_the_difference_then_the_view_before_then_now(stage):
+    await stage.press("b")
+    weights = [f"{weight:.2f}".replace("0.", ".", 1) for weight in stage.trace.weights[4]]
+    assert numbers_of(stage.lines(), "jumped") == weights
+    first, second = (y for y, line in enumerate(stage.lines()) if line.startswith(("jumped", "over")))
+    assert second - first == 2
+    await stage.goes(("b", "looks at"))
     await stage.goes(("v", "There is no view before"))
     before = next(line for line in stage.lines() if "looks at" in line)
     old, new = traced().weights[4], traced(temperature=1.2).weights[4]
@@ -137,16 +143,6 @@ def test_d_walks_through_the_steps_and_back_and_a_small_screen_has_its_own_ways(
     shown = ("jumped", "!attending to")
     tabs = (("escape", *shown), ("tab", "jumped attending to:"), ("tab", *shown, "@weights"))
     goes(*tabs, size=(40, 12))
-
-
-@staged(size=(100, 24))
-async def test_b_draws_large_blocks(stage):
-    await stage.press("b")
-    weights = [f"{weight:.2f}".replace("0.", ".", 1) for weight in stage.trace.weights[4]]
-    assert numbers_of(stage.lines(), "jumped") == weights
-    first, second = (y for y, line in enumerate(stage.lines()) if line.startswith(("jumped", "over")))
-    assert second - first == 2
-    await stage.goes(("b", "looks at"))
 
 
 @staged()
