@@ -133,9 +133,9 @@ SETTINGS = {
 LONG = {"short_factor": [1.0, 1.5, 2.0, 4.0], "long_factor": [1.0, 3.0, 6.0, 9.0]}
 
 
-def rope(kind, share=None, **more):
+def rope(kind, share=None, theta=100.0, **more):
     more |= {} if share is None else {"partial_rotary_factor": share}
-    return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, **more}}
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
 
 
 KINDS = ["full_attention", "sliding_attention", "full_attention"]
@@ -199,7 +199,7 @@ SETTINGS |= {
     },
     "llama, yarn": GROUPED | rope("yarn", **YARN),
     "llama, yarn, scales": GROUPED | rope("yarn", mscale=0.7, mscale_all_dim=1.4, truncate=False, **YARN),
-    "llama, yarn, betas": GROUPED | rope("yarn", beta_fast=4.0, beta_slow=0.5, attention_factor=0.8, **YARN),
+    "llama, yarn, betas": GROUPED | rope("yarn", theta=1.5, beta_fast=4.0, beta_slow=0.5, attention_factor=0.8, **YARN),
     "llama, yarn, short": GROUPED | {"max_position_embeddings": 8} | rope("yarn", factor=2.0),
     "llama, dynamic": GROUPED | {"max_position_embeddings": 3} | rope("dynamic", factor=2.0),
     "llama, dynamic, short": GROUPED | {"max_position_embeddings": 16} | rope("dynamic", factor=2.0),
@@ -279,6 +279,7 @@ def cases(settings):
 
 
 CASES, PAIRS = cases(SETTINGS), cases(PAIR_SETTINGS)
+BOTH = CASES | PAIRS
 TARGETS = ([0, 5, 6, 7, 8, 9], [0, 13, 12])
 TEXTS = ([3, 4, 5, 6, 7, 8, 9, 3, 11], [12, 13, 14, 15])
 
@@ -309,13 +310,20 @@ def read(folder):
     return json.loads((folder / "config.json").read_text()), read_safetensors(folder / "model.safetensors")[0]
 
 
-def padding(case):
-    return case.settings.get("pad_token_id", int("roberta" in case.family or "mpnet" in case.family))
+def read_by(name, side="right"):
+    """Return texts for a model, and those that its decoder reads beside them, in batches.
+
+    Where transformers rotates by the longest of a batch and attn rotates each by its own, there is one text.
+    """
+    case = BOTH[name]
+    pad = case.settings.get("pad_token_id", int("roberta" in case.family or "mpnet" in case.family))
+    sources = texts(TEXTS[:1] if "dynamic" in name else TEXTS, pad, side)
+    return [sources, texts(TARGETS, pad)] if name in PAIRS else [sources]
 
 
-def read_by(name):
-    """Return texts for a model; transformers rotates by the longest of a batch where attn rotates each by its own."""
-    return TEXTS[:1] if "dynamic" in name else TEXTS
+def long_texts(name):
+    given = [texts([np.random.default_rng(n).integers(3, V, n).tolist()]) for n in (300, 200)]
+    return given if name in PAIRS else given[:1]
 
 
 LARGEST = {}  # the largest difference of each comparison, which differences.py writes down
@@ -340,16 +348,22 @@ def same_attention(steps, expected, real, what):
     assert looked > 1.5 / expected.shape[-1], f"{what}: attention is nearly uniform"
 
 
-def given_to(case, batch, target=None):
-    """Return what transformers is given for a batch, and for what a decoder reads beside it."""
+def told_by(model, case, given):
+    """Return what transformers makes of texts, and its weights of each layer by their kind."""
     import torch
 
-    given = {"input_ids": torch.tensor(batch.ids), "attention_mask": torch.tensor(batch.real).long()}
-    if case.family in COUNTS_REAL:
-        given["position_ids"] = torch.tensor(np.maximum(np.cumsum(batch.real, axis=1) - 1, 0))
-    if target is not None:
-        given |= {f"decoder_{name}": one for name, one in given_to(case, target).items()}
-    return given
+    named = {}
+    for side, batch in zip(("", "decoder_"), given, strict=False):
+        own = {"input_ids": batch.ids, "attention_mask": batch.real.astype(int)}
+        if case.family in COUNTS_REAL:
+            own["position_ids"] = np.maximum(np.cumsum(batch.real, axis=1) - 1, 0)
+        named |= {f"{side}{name}": torch.tensor(one) for name, one in own.items()}
+    with torch.no_grad(), alibi_once(case):
+        told = model(**named, output_attentions=True, output_hidden_states=True)
+    if len(given) == 2:
+        weights = told.encoder_attentions, told.decoder_attentions, told.cross_attentions
+        return told, dict(zip(("self", "masked", "cross"), weights, strict=True))
+    return told, {"": told.attentions}  # of the only kind
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -357,10 +371,7 @@ def given_to(case, batch, target=None):
 @pytest.mark.parametrize("name", [*CASES, *PAIRS])
 @like_cases
 def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
-    case = (CASES | PAIRS)[name]
-    model, pad = made(transformers, case, seed, tmp_path), padding(case)
-    target = texts(TARGETS, pad, "right") if name in PAIRS else None
-    same_as(model, case, texts(read_by(name), pad, side), tmp_path, name, target=target)
+    same_as(made(transformers, BOTH[name], seed, tmp_path), BOTH[name], read_by(name, side), tmp_path, name)
 
 
 def alibi_once(case):
@@ -375,42 +386,44 @@ def alibi_once(case):
     )
 
 
-def same_as(model, case, batch, folder, name, is_strict=True, target=None):
-    """Check every layer's attention and the logits of a model; with a `target`, of an encoder and a decoder."""
-    import torch
-
-    with torch.no_grad(), alibi_once(case):
-        told = model(**given_to(case, batch, target), output_attentions=True, output_hidden_states=True)
-    given = [one for one in (batch, target) if one is not None]
+def same_as(model, case, given, folder, name, is_strict=True):
+    """Check every layer's attention and the logits of a model, or of an encoder and a decoder."""
+    told, layers = told_by(model, case, given)
+    batch = given[0]
     with Checkpoint(str(folder), is_strict) as checkpoint:
         run = checkpoint.run(*given)
         found = list(run.steps())
-        layers = {found[0].kind: told.get("attentions")}
-        if target is not None:
-            layers = {"self": told.encoder_attentions, "masked": told.decoder_attentions}
-            layers["cross"] = told.cross_attentions
         for kind, expected in layers.items():
-            assert [steps.layer for steps in found if steps.kind == kind] == list(range(len(expected)))
+            own = [steps.layer for steps in found if kind in ("", steps.kind)]
+            assert own == list(range(len(expected)))
         for steps in found:
-            own = batch if steps.kind == found[0].kind else target
+            own = batch if steps.kind == found[0].kind else given[-1]
             what = f"{name}, {steps.kind} {steps.layer}"
-            same_attention(steps, layers[steps.kind][steps.layer], own.real, what)
-            if target is None:
+            same_attention(steps, layers.get(steps.kind, layers.get(""))[steps.layer], own.real, what)
+            if len(given) == 1:
                 taken = told.hidden_states[steps.layer].numpy()[own.real]
                 close(steps.x[own.real], taken, f"{name}, what layer {steps.layer} takes", size_of(taken))
-            if batch.real[0].all():
-                same_as_by_vectors(run, steps, name)
         logits = run.logits()
-        unembedded = run.scores(run.last_normed(run.stream()))
-        identities(checkpoint, [texts([one.ids[0][one.real[0]].tolist()]) for one in given], name)
+        identities(checkpoint, run, given, name)
     expected, rows = told.logits.numpy(), given[-1].real
-    close(unembedded[rows], logits[rows], f"{name}, logits of the stream", size_of(expected))
     close(logits[rows], expected[rows], f"{name}, logits", size_of(expected))
 
 
-def identities(checkpoint, given, name):
-    """Check what holds of any pass over one text: parts sum to a logit, and what changes nothing changes nothing."""
-    plain = checkpoint.run(*given)
+def identities(checkpoint, run, given, name):
+    """Check what holds of any pass: parts sum to a logit, and what changes nothing changes nothing."""
+    rows, logits = given[-1].real, run.logits()
+    unembedded, uncapped = (
+        run.scores(run.last_normed(run.stream())),
+        run.scores(run.output(), is_capped=False),
+    )
+    close(unembedded[rows], logits[rows], f"{name}, logits of the stream", size_of(logits))
+    if cap := checkpoint.model.logits.softcap:
+        uncapped = cap * np.tanh(uncapped / cap)
+    close(uncapped, logits, f"{name}, logits of the last row", size_of(logits))
+    close(run.logits(1), logits[:, 1:2], f"{name}, logits of a token", size_of(logits))
+    plain = checkpoint.run(*(texts([one.ids[0][one.real[0]].tolist()]) for one in given))
+    assert all(same_as_by_vectors(plain, step, name) for step in plain.steps())
+    plain = checkpoint.run(*(texts([one.ids[0][one.real[0]].tolist()]) for one in given))
     found = [one for one in plain.steps() if one.side == list(checkpoint.model.stacks)[-1]]
     logits = plain.scores(plain.output(), is_capped=False)[0]
     scale, place = size_of(logits), len(logits) - 2
@@ -501,8 +514,7 @@ SAID = {  # a model, further settings of it, and what becomes of its config.json
 def test_what_a_config_says_or_leaves_out_is_what_it_says_to_transformers(what, transformers, tmp_path):
     name, settings, changed = SAID[what]
     case = CASES[name]._replace(settings=CASES[name].settings | settings)
-    batch = texts(read_by(name), padding(case))
-    same_as(made(transformers, case, 2, tmp_path, changed), case, batch, tmp_path, what)
+    same_as(made(transformers, case, 2, tmp_path, changed), case, read_by(name), tmp_path, what)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
@@ -516,7 +528,7 @@ def test_a_file_with_the_decoder_s_bias_alone_gives_the_same_words(name, is_tied
     assert (moved in arrays) is not is_tied
     arrays[moved] = arrays.pop(own) if is_tied else arrays[moved]
     model = kind.from_pretrained(saved(tmp_path, config, arrays), attn_implementation="eager").eval()
-    same_as(model, case, texts(TEXTS, padding(case)), tmp_path, name)
+    same_as(model, case, read_by(name), tmp_path, name)
 
 
 UNREAD = [
@@ -533,7 +545,7 @@ UNREAD = [
 def test_keys_that_a_family_does_not_read_change_nothing(name, unread, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 8, tmp_path, lambda config: config | unread)
-    same_as(model, case, texts(TEXTS), tmp_path, name, is_strict=False)
+    same_as(model, case, read_by(name), tmp_path, name, is_strict=False)
     with Checkpoint(str(tmp_path)) as checkpoint:
         notes = checkpoint.model.notes
     keys = FAMILIES[read(tmp_path)[0]["model_type"]][1]
@@ -552,13 +564,12 @@ NO_BIAS = {
 
 @pytest.mark.parametrize("name", NO_BIAS)
 def test_a_bias_that_the_family_does_not_have_is_not_read(name, transformers, tmp_path):
-    case = (CASES | PAIRS)[name]
+    case = BOTH[name]
     model = made(transformers, case, 12, tmp_path)
     config, arrays = read(tmp_path)
     of = next(key for key in arrays if key.endswith(f"{NO_BIAS[name]}.weight"))
     arrays[of.replace("weight", "bias")] = np.ones(len(arrays[of]), np.float32)
-    target = texts(TARGETS) if name in PAIRS else None
-    same_as(model, case, texts(TEXTS), saved(tmp_path / "biased", config, arrays), name, target=target)
+    same_as(model, case, read_by(name), saved(tmp_path / "biased", config, arrays), name)
 
 
 def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers, tmp_path):
@@ -590,7 +601,7 @@ REFUSED = [  # what transformers does not run: a model, what its config.json say
 
 @pytest.mark.parametrize(("name", "told", "said"), REFUSED)
 def test_a_config_that_transformers_does_not_run_is_refused(name, told, said, transformers, tmp_path):
-    made(transformers, (CASES | PAIRS)[name], 0, tmp_path)
+    made(transformers, BOTH[name], 0, tmp_path)
     config = {key: value for key, value in (read(tmp_path)[0] | told).items() if value is not ...}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=said):
@@ -615,7 +626,7 @@ def test_the_short_config_of_a_model_of_words_and_pictures_is_enough(transformer
     renamed = {name.replace("model.", "language_model.model.", 1): M for name, M in read(tmp_path)[1].items()}
     whole = {"model_type": "gemma3", "text_config": short, "vision_config": {"hidden_size": 8}}
     whole |= {"image_token_index": 9}
-    same_as(model, case, texts(TEXTS), saved(tmp_path / "pictures", whole, renamed), "gemma3, short")
+    same_as(model, case, [texts(TEXTS)], saved(tmp_path / "pictures", whole, renamed), "gemma3, short")
 
 
 # What older files say and the configuration classes of transformers 5 turn into something else, or any of them takes
@@ -647,14 +658,12 @@ def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, t
 
 
 ALIBI = ("bloom, six heads, untied", "falcon, alibi, six heads, untied")
+LONGER = ("llama", "gemma3", "gpt_neo", "modernbert", "t5", "deberta-v2, as v3", *ALIBI)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert", "t5", *ALIBI])
+@pytest.mark.parametrize("name", LONGER)
 def test_a_longer_text_is_the_same(name, transformers, tmp_path):
-    case = (CASES | PAIRS)[name]
-    batch, target = (texts([np.random.default_rng(n).integers(3, V, n).tolist()]) for n in (300, 200))
-    target = target if name in PAIRS else None
-    same_as(made(transformers, case, 3, tmp_path), case, batch, tmp_path, name, target=target)
+    same_as(made(transformers, BOTH[name], 3, tmp_path), BOTH[name], long_texts(name), tmp_path, name)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("falcon, alibi")])
@@ -680,7 +689,7 @@ def test_a_model_saved_in_bfloat16_and_in_shards_is_the_same(transformers, tmp_p
     assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 2
     parts = tmp_path / "parts"
     again = type(first).from_pretrained(parts, attn_implementation="eager", dtype=torch.float32).eval()
-    same_as(again, case, texts(TEXTS), tmp_path / "parts", "llama in bfloat16")
+    same_as(again, case, [texts(TEXTS)], tmp_path / "parts", "llama in bfloat16")
 
 
 def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
@@ -706,7 +715,7 @@ def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
     config = read(tmp_path / "whole")[0] | short
     del config["rope_parameters"]
     arrays = {n: as_bfloat16(one) if one.dtype == np.float32 else one for n, one in arrays.items()}
-    same_as(model, case, texts(TEXTS), saved(tmp_path / "packed", config, arrays), "gpt_oss in four bits")
+    same_as(model, case, [texts(TEXTS)], saved(tmp_path / "packed", config, arrays), "gpt_oss in four bits")
 
 
 WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
@@ -730,7 +739,7 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told,
         ministral = whole | {"text_config": text | {"model_type": "ministral3"}}
         with pytest.raises(InputError, match=r'model_type is "ministral3"\. It must be mistral'):
             Checkpoint(saved(tmp_path / "other", ministral, renamed))
-    same_as(model, case, texts(TEXTS), saved(tmp_path / "pictures", whole, renamed), name)
+    same_as(model, case, [texts(TEXTS)], saved(tmp_path / "pictures", whole, renamed), name)
 
 
 # The first five are those of BERT; the rest are words of one token.
@@ -746,7 +755,7 @@ FOLLOWED = [(name, "w1 w2 w30", 3 + (name in PAIRS)) for name in WRITERS]
 def test_the_likeliest_words_are_as_likely_as_in_transformers(name, text, place, transformers, tmp_path):
     import torch
 
-    case = (CASES | PAIRS)[name]
+    case = BOTH[name]
     model = made(transformers, case, 0, tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
     ids = [2, *map(VOCABULARY.index, text.split()), 3]

@@ -1,0 +1,121 @@
+"""Every family beside what transformers computed of small models of it, where there is neither it nor PyTorch.
+
+A line of `known.jsonl` has a model's name; the shapes of its tensors, whose numbers are drawn by their names, or the
+model that has the same; and a number each for the weights of a layer and for the logits.
+`python -m tests.models.checkpoints.test_known` writes the file, where PyTorch and transformers are installed.
+"""
+
+import json
+import math
+import re
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from attn_cli.models.checkpoints.run import Checkpoint
+from tests.models.checkpoints import test_parity as parity
+from tests.models.checkpoints.by_hand import saved
+
+PATH = Path(__file__).with_name("known.jsonl")
+KNOWN = {line["name"]: line for line in map(json.loads, PATH.read_text().splitlines())}
+LONG = ", 300 words"
+
+
+def drawn(name, shape):
+    """Return a tensor's numbers; those of a vector that multiplies are about one."""
+    numbers = np.random.default_rng(crc32(name.encode())).standard_normal(shape) / 4
+    return (numbers + (len(shape) == 1 and name.endswith("weight"))).astype(np.float32)
+
+
+def written(name, folder, **more):
+    """Write the model of this name, and return the folder's."""
+    case, arrays = parity.BOTH[name.removesuffix(LONG)], {}
+    for key, shape in KNOWN[KNOWN[name].get("as", name)]["shapes"].items():
+        for place in product(*(range(int(count)) for count in re.findall(r"{(\d+)}", key))):
+            own = re.sub(r"{\d+}", "{}", key).format(*place)
+            arrays[own] = drawn(own, shape)
+    return saved(folder, {"model_type": case.family} | case.settings | more, arrays)
+
+
+def read_by(name):
+    return parity.long_texts(name.removesuffix(LONG)) if LONG in name else parity.read_by(name, "left")
+
+
+def marked(array):
+    """Return a number that each number of an array, at its place, has a part in."""
+    return float(np.cos(np.arange(array.size)) @ array.ravel())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_head_attends_as_it_did_in_transformers(name, tmp_path):
+    given, found = read_by(name), {}
+    with Checkpoint(written(name, tmp_path), is_strict=True) as checkpoint:
+        run = checkpoint.run(*given)
+        for step in run.steps():
+            kind = step.kind if len(given) == 2 else ""
+            real = given[0 if kind == "self" else -1].real
+            found.setdefault(kind, []).append(marked(step.attended.weights.swapaxes(1, 2)[real]))
+        logits = run.logits()[given[-1].real]
+        if LONG not in name:
+            parity.identities(checkpoint, run, given, name)
+    for kind, expected in KNOWN[name]["weights"].items():
+        np.testing.assert_allclose(found[kind], expected, rtol=0, atol=5e-4, err_msg=kind)
+    assert found.keys() == KNOWN[name]["weights"].keys()
+    assert marked(logits) == pytest.approx(KNOWN[name]["logits"], rel=1e-4, abs=1e-3)
+
+
+def folded(arrays):
+    """Return shapes by names, with how many there are for the numbers of layers and experts that are alike."""
+    shapes = {}
+    for name, array in arrays.items():
+        places = shapes.setdefault(re.sub(r"\.\d+(?=\.)", ".{}", name), {})
+        places[tuple(map(int, re.findall(r"\.(\d+)(?=\.)", name)))] = list(array.shape)
+    for name, places in shapes.items():
+        counts = [1 + max(numbers) for numbers in zip(*places, strict=True)]
+        if len(places) == math.prod(counts) and len({*map(tuple, places.values())}) == 1:
+            places = {tuple(f"{{{count}}}" for count in counts): next(iter(places.values()))}
+        yield from ((name.format(*place), shape) for place, shape in places.items())
+
+
+def computed(name, transformers):
+    """Write a model with shapes as transformers has them, add what it computes to its line, and return that."""
+    import torch
+
+    case, given = parity.BOTH[name.removesuffix(LONG)], read_by(name)
+    with TemporaryDirectory() as folder:
+        model = case.made(transformers)
+        model.save_pretrained(folder)
+        config, arrays = parity.read(Path(folder))
+        KNOWN[name] = {"name": name, "shapes": dict(folded(arrays))}
+        written(name, folder)
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        model = type(model).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    told, layers = parity.told_by(model, case, given)
+    real = {kind: given[0 if kind == "self" else -1].real for kind in layers}
+    weights = {
+        kind: [round(marked(one.numpy().swapaxes(1, 2)[real[kind]]), 6) for one in own]
+        for kind, own in layers.items()
+    }
+    return KNOWN[name] | {"weights": weights, "logits": round(marked(told.logits.numpy()[given[-1].real]), 5)}
+
+
+def main():
+    import transformers
+
+    first, lines = {}, []
+    for name in (*parity.BOTH, *(name + LONG for name in parity.LONGER)):
+        line = computed(name, transformers)
+        other = first.setdefault(str(line["shapes"]), name)
+        if other != name:
+            line["as"] = other
+            del line["shapes"]
+        lines.append(json.dumps(line) + "\n")
+    PATH.write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()
