@@ -2,14 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.models.checkpoints.config import Config, read_config
 from attn_cli.models.checkpoints.open_model import cache_folder, find_folder
-from attn_cli.models.checkpoints.run import Checkpoint
-from tests.models.checkpoints.by_hand import saved
 
 
 def written(tmp_path, text):
@@ -162,12 +159,3 @@ def test_what_is_no_name_is_refused(name, monkeypatch, tmp_path):
     with pytest.raises(FileError, match="neither a folder nor the name of a model") as found:
         find_folder(name)
     assert "\x1b" not in str(found.value)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_an_opt_with_its_norms_behind_the_layers_has_none_after_the_last(before, tmp_path):
-    config = dict.fromkeys(("hidden_size", "ffn_dim", "word_embed_proj_dim"), 4) | {
-        "model_type": "opt", "num_hidden_layers": 1, "num_attention_heads": 2, "do_layer_norm_before": before,
-    }  # fmt: skip
-    with Checkpoint(saved(tmp_path, config, {"embed_tokens.weight": np.zeros((6, 4), np.float32)})) as opened:
-        assert (opened.model.decoder.pre_norm, opened.model.decoder.last_norm is not None) == (before, before)
