@@ -484,12 +484,6 @@ def more(**told):
     return lambda config: config | told
 
 
-def without_defaults(config):
-    """Return a config.json as the hub ships some: without the keys that have their family's default."""
-    keys = FAMILIES[config["model_type"]][1]
-    return {name: value for name, value in config.items() if keys.get(name, ...) != value}
-
-
 KINDS_OF_LAYERS = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3}
 LINEAR = {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}
 SAID = {  # a model, further settings of it, and what becomes of its config.json
@@ -506,7 +500,6 @@ SAID = {  # a model, further settings of it, and what becomes of its config.json
     "groups of layers": ("albert", {"num_hidden_layers": 18, "num_hidden_groups": 14}, more()),
     "fewer groups of layers": ("albert", {"num_hidden_layers": 5, "num_hidden_groups": 3}, more()),
     "windows by kinds of layers": ("smollm3", KINDS_OF_LAYERS, more()),
-    **{f"{name}, without what is the default": (name, {}, without_defaults) for name in CASES},
 }
 
 
@@ -572,40 +565,11 @@ def test_a_bias_that_the_family_does_not_have_is_not_read(name, transformers, tm
     same_as(model, case, read_by(name), saved(tmp_path / "biased", config, arrays), name)
 
 
-def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers, tmp_path):
-    made(transformers, PAIRS["bart"], 15, tmp_path, more(num_hidden_layers=1))
-    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
-        assert len(checkpoint.model.stacks["encoder"].layers) == 1
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
     aliases = transformers.CONFIG_MAPPING[family].attribute_map
     idle = {key for key, default in FAMILIES[family][1].items() if default is IDLE}
     assert not [alias for alias, of in aliases.items() if alias in idle and of not in idle]
-
-
-NULLS = """gpt2.is_causal llama.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps gemma3.hidden_activation
-qwen3.head_dim t5.scale_decoder_outputs"""
-NEW = "new_decoder_architecture"
-REFUSED = [  # what transformers does not run: a model, what its config.json says (... is nothing), and what is named
-    ("falcon", {NEW: True, "parallel_attn": False}, f"{NEW}|parallel_attn"),
-    ("falcon", {"num_kv_heads": 3, NEW: True}, f"num_kv_heads|{NEW}"),
-    ("falcon", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
-    *((name, {"use_bidirectional_attention": True}, "attention is true") for name in ("gemma", "gemma2")),
-    *((name, {key: None}, f"{key} is null") for name, key in (null.split(".") for null in NULLS.split())),
-    ("bert", {"is_causal": None, "is_decoder": True}, "is_causal is null"),
-    ("t5", {"tie_word_embeddings": None, "scale_decoder_outputs": ...}, "tie_word_embeddings is null"),
-]
-
-
-@pytest.mark.parametrize(("name", "told", "said"), REFUSED)
-def test_a_config_that_transformers_does_not_run_is_refused(name, told, said, transformers, tmp_path):
-    made(transformers, BOTH[name], 0, tmp_path)
-    config = {key: value for key, value in (read(tmp_path)[0] | told).items() if value is not ...}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=said):
-        Checkpoint(str(tmp_path))
 
 
 def test_a_gemma3_of_words_and_pictures_that_looks_both_ways_is_refused(tmp_path):

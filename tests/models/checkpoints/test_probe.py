@@ -7,8 +7,8 @@ from attn_cli.models.checkpoints.run import Checkpoint
 from attn_cli.pipeline.probe import of_checkpoint
 from tests.cli.test_heads import record
 from tests.models.checkpoints.by_hand import byte_pairs, word_pieces
+from tests.models.checkpoints.test_known import written
 from tests.models.checkpoints.test_parity import CASES, made
-from tests.thorough import like_cases
 
 LETTERS = [chr(n) for n in range(ord("a"), ord("z") + 1)] + [f"Ġ{n}" for n in "abcdefghijklmn"]
 
@@ -90,10 +90,8 @@ def test_scores_and_copying_are_what_transformers_and_torch_say(name, transforme
 
 
 @pytest.mark.parametrize("name", CASES)
-@like_cases
-def test_every_family_that_makes_words_has_a_share_of_copying(name, transformers, tmp_path):
-    made(transformers, CASES[name], 0, tmp_path)
-    with Checkpoint(str(tmp_path)) as checkpoint:
+def test_every_family_that_makes_words_has_a_share_of_copying(name, tmp_path):
+    with Checkpoint(written(name, tmp_path)) as checkpoint:
         copying = of_checkpoint(checkpoint.model, checkpoint.weights)
         layers = [*checkpoint.model.stacks.values()][-1].layers
         found = np.array([copying(n) for n in range(len(layers))])

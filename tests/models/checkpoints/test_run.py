@@ -185,6 +185,31 @@ def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded
     assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
+NULLS = """gpt2.is_causal llama.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps gemma3.hidden_activation
+qwen3.head_dim t5.scale_decoder_outputs"""
+NEW = "new_decoder_architecture"
+REFUSED = [  # what transformers does not run: a model, what its config.json says, and what is named
+    ("falcon", {NEW: True, "parallel_attn": False}, f"{NEW}|parallel_attn"),
+    ("falcon", {"num_kv_heads": 3, NEW: True}, f"num_kv_heads|{NEW}"),
+    ("falcon", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn"),
+    *((name, {"use_bidirectional_attention": True}, "attention is true") for name in ("gemma", "gemma2")),
+    *((name, {key: None}, f"{key} is null") for name, key in (null.split(".") for null in NULLS.split())),
+    ("bert", {"is_causal": None, "is_decoder": True}, "is_causal is null"),
+    ("t5", {"tie_word_embeddings": None}, "tie_word_embeddings is null"),
+]
+
+
+@pytest.mark.parametrize(("name", "told", "said"), REFUSED)
+def test_a_config_that_transformers_does_not_run_is_refused(name, told, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        Checkpoint(written(name, tmp_path, **told))
+
+
+def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(tmp_path):
+    with Checkpoint(written("bart", tmp_path, num_hidden_layers=1), is_strict=True) as checkpoint:
+        assert len(checkpoint.model.stacks["encoder"].layers) == 1
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
 def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
     T = gpt2()
