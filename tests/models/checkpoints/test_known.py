@@ -16,7 +16,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from attn_cli.models.checkpoints.run import Checkpoint
+from attn_cli.errors import InputError
+from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints import test_parity as parity
 from tests.models.checkpoints.by_hand import saved
 
@@ -50,10 +51,9 @@ def marked(array):
     return float(np.cos(np.arange(array.size)) @ array.ravel())
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_every_head_attends_as_it_did_in_transformers(name, tmp_path):
+def same_as_known(name, folder):
     given, found = read_by(name), {}
-    with Checkpoint(written(name, tmp_path), is_strict=True) as checkpoint:
+    with Checkpoint(str(folder), is_strict=True) as checkpoint:
         run = checkpoint.run(*given)
         for step in run.steps():
             kind = step.kind if len(given) == 2 else ""
@@ -66,6 +66,57 @@ def test_every_head_attends_as_it_did_in_transformers(name, tmp_path):
         np.testing.assert_allclose(found[kind], expected, rtol=0, atol=5e-4, err_msg=kind)
     assert found.keys() == KNOWN[name]["weights"].keys()
     assert marked(logits) == pytest.approx(KNOWN[name]["logits"], rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_head_attends_as_it_did_in_transformers(name, tmp_path):
+    same_as_known(name, written(name, tmp_path))
+
+
+NO_BIAS = {
+    "mistral": "self_attn.q_proj", "qwen2": "self_attn.o_proj", "qwen3": "self_attn.q_proj", "gemma": "mlp.up_proj",
+    "gpt_neo": "attn.attention.q_proj", "t5": "SelfAttention.q",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_BIAS)
+def test_a_bias_that_the_family_does_not_have_is_not_read(name, tmp_path):
+    written(name, tmp_path)
+    config, arrays = parity.read(tmp_path)
+    of = next(key for key in arrays if key.endswith(f"{NO_BIAS[name]}.weight"))
+    arrays[of.replace("weight", "bias")] = np.ones(len(arrays[of]), np.float32)
+    same_as_known(name, saved(tmp_path / "biased", config, arrays))
+
+
+def logits_of(folder):
+    with Checkpoint(str(folder), is_strict=True) as checkpoint:
+        return checkpoint.run(texts(parity.TEXTS)).logits()
+
+
+WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
+WITH_PICTURES += [
+    ("mistral", "language_model.model.", {"tie_word_embeddings": is_tied}) for is_tied in (True, False)
+]
+
+
+@pytest.mark.parametrize(("name", "prefix", "told"), WITH_PICTURES)
+def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told, tmp_path):
+    written(name, tmp_path, **told)
+    text, arrays = parity.read(tmp_path)
+    if told.get("tie_word_embeddings"):
+        del arrays["lm_head.weight"]
+    expected = logits_of(saved(tmp_path / "words", text, arrays))
+    arrays = {
+        key.replace("model.", prefix, 1).replace("lm_head", "language_model.lm_head"): array
+        for key, array in arrays.items()
+    }
+    whole = {"model_type": "gemma3", "text_config": text}
+    if name == "mistral":
+        whole = {"model_type": "mistral3", "text_config": text, "vision_config": {}} | told
+        ministral = whole | {"text_config": text | {"model_type": "ministral3"}}
+        with pytest.raises(InputError, match=r'model_type is "ministral3"\. It must be mistral'):
+            Checkpoint(saved(tmp_path / "other", ministral, arrays))
+    np.testing.assert_array_equal(logits_of(saved(tmp_path / "pictures", whole, arrays)), expected)
 
 
 def folded(arrays):

@@ -549,22 +549,6 @@ def test_keys_that_a_family_does_not_read_change_nothing(name, unread, transform
             Checkpoint(str(tmp_path), is_strict=True)
 
 
-NO_BIAS = {
-    "mistral": "self_attn.q_proj", "qwen2": "self_attn.o_proj", "qwen3": "self_attn.q_proj", "gemma": "mlp.up_proj",
-    "gpt_neo": "attn.attention.q_proj", "t5": "SelfAttention.q",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NO_BIAS)
-def test_a_bias_that_the_family_does_not_have_is_not_read(name, transformers, tmp_path):
-    case = BOTH[name]
-    model = made(transformers, case, 12, tmp_path)
-    config, arrays = read(tmp_path)
-    of = next(key for key in arrays if key.endswith(f"{NO_BIAS[name]}.weight"))
-    arrays[of.replace("weight", "bias")] = np.ones(len(arrays[of]), np.float32)
-    same_as(model, case, read_by(name), saved(tmp_path / "biased", config, arrays), name)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
     aliases = transformers.CONFIG_MAPPING[family].attribute_map
@@ -625,11 +609,6 @@ ALIBI = ("bloom, six heads, untied", "falcon, alibi, six heads, untied")
 LONGER = ("llama", "gemma3", "gpt_neo", "modernbert", "t5", "deberta-v2, as v3", *ALIBI)
 
 
-@pytest.mark.parametrize("name", LONGER)
-def test_a_longer_text_is_the_same(name, transformers, tmp_path):
-    same_as(made(transformers, BOTH[name], 3, tmp_path), BOTH[name], long_texts(name), tmp_path, name)
-
-
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("falcon, alibi")])
 def test_falcon_s_words_are_those_of_transformers_where_it_adds_alibi_once(name, transformers, tmp_path):
     """They are made with "sdpa", its default; places beyond 256 are rounded."""
@@ -642,18 +621,6 @@ def test_falcon_s_words_are_those_of_transformers_where_it_adds_alibi_once(name,
         expected = model(torch.tensor(batch.ids)).logits.numpy()
     with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
         close(checkpoint.run(batch).logits(), expected, name, size_of(expected))
-
-
-def test_a_model_saved_in_bfloat16_and_in_shards_is_the_same(transformers, tmp_path):
-    import torch
-
-    case = CASES["llama"]
-    first = made(transformers, case, 4, tmp_path / "whole")
-    first.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="20KB")
-    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 2
-    parts = tmp_path / "parts"
-    again = type(first).from_pretrained(parts, attn_implementation="eager", dtype=torch.float32).eval()
-    same_as(again, case, [texts(TEXTS)], tmp_path / "parts", "llama in bfloat16")
 
 
 def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
@@ -680,30 +647,6 @@ def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
     del config["rope_parameters"]
     arrays = {n: as_bfloat16(one) if one.dtype == np.float32 else one for n, one in arrays.items()}
     same_as(model, case, [texts(TEXTS)], saved(tmp_path / "packed", config, arrays), "gpt_oss in four bits")
-
-
-WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
-WITH_PICTURES += [
-    ("mistral", "language_model.model.", {"tie_word_embeddings": tied}) for tied in (True, False)
-]
-
-
-@pytest.mark.parametrize(("name", "prefix", "told"), WITH_PICTURES)
-def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told, transformers, tmp_path):
-    case = CASES[name]._replace(settings=CASES[name].settings | told)
-    model = made(transformers, case, 5, tmp_path / "words")
-    text, arrays = read(tmp_path / "words")
-    renamed = {
-        key.replace("model.", prefix, 1).replace("lm_head", "language_model.lm_head"): array
-        for key, array in arrays.items()
-    }
-    whole = {"model_type": "gemma3", "text_config": text}
-    if name == "mistral":
-        whole = {"model_type": "mistral3", "text_config": text, "vision_config": {}} | told
-        ministral = whole | {"text_config": text | {"model_type": "ministral3"}}
-        with pytest.raises(InputError, match=r'model_type is "ministral3"\. It must be mistral'):
-            Checkpoint(saved(tmp_path / "other", ministral, renamed))
-    same_as(model, case, [texts(TEXTS)], saved(tmp_path / "pictures", whole, renamed), name)
 
 
 # The first five are those of BERT; the rest are words of one token.
