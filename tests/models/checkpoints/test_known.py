@@ -1,8 +1,9 @@
 """Every family beside what transformers computed of small models of it, where there is neither it nor PyTorch.
 
-A line of `known.jsonl` has a model's name; the shapes of its tensors, whose numbers are drawn by their names, or the
-model that has the same; and a number each for the weights of a layer and for the logits.
-`python -m tests.models.checkpoints.test_known` writes the file, where PyTorch and transformers are installed.
+A line of `known.jsonl` has a model's name, which begins with its family; its settings, those of the model that it is
+`of` and some more; a number each for the weights of a layer and for the logits; and, where they are others, the shapes
+of its tensors, whose numbers are drawn by their names. For another model, add a line with the name and settings, and
+run `python -m tests.models.checkpoints.test_known`, where PyTorch and transformers are installed: it writes the rest.
 """
 
 import json
@@ -20,10 +21,7 @@ from attn_cli.errors import InputError
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints import test_parity as parity
 from tests.models.checkpoints.by_hand import saved
-
-PATH = Path(__file__).with_name("known.jsonl")
-KNOWN = {line["name"]: line for line in map(json.loads, PATH.read_text().splitlines())}
-LONG = ", 300 words"
+from tests.models.checkpoints.test_parity import KNOWN, LONG
 
 
 def drawn(name, shape):
@@ -32,10 +30,14 @@ def drawn(name, shape):
     return (numbers + (len(shape) == 1 and name.endswith("weight"))).astype(np.float32)
 
 
+def shapes_of(name):
+    return KNOWN[name].get("shapes") or shapes_of(KNOWN[name]["of"])
+
+
 def written(name, folder, **more):
     """Write the model of this name, and return the folder's."""
     case, arrays = parity.BOTH[name.removesuffix(LONG)], {}
-    for key, shape in KNOWN[KNOWN[name].get("as", name)]["shapes"].items():
+    for key, shape in shapes_of(name).items():
         for place in product(*(range(int(count)) for count in re.findall(r"{(\d+)}", key))):
             own = re.sub(r"{\d+}", "{}", key).format(*place)
             arrays[own] = drawn(own, shape)
@@ -132,41 +134,33 @@ def folded(arrays):
         yield from ((name.format(*place), shape) for place, shape in places.items())
 
 
-def computed(name, transformers):
-    """Write a model with shapes as transformers has them, add what it computes to its line, and return that."""
+def compute(name, transformers):
+    """Write into a model's line what transformers has and computes of it."""
     import torch
 
-    case, given = parity.BOTH[name.removesuffix(LONG)], read_by(name)
+    line, case, given = KNOWN[name], parity.BOTH[name.removesuffix(LONG)], read_by(name)
     with TemporaryDirectory() as folder:
         model = case.made(transformers)
         model.save_pretrained(folder)
         config, arrays = parity.read(Path(folder))
-        KNOWN[name] = {"name": name, "shapes": dict(folded(arrays))}
+        line["shapes"] = dict(folded(arrays))
+        if "of" in line and shapes_of(line["of"]) == line["shapes"]:
+            del line["shapes"]
         written(name, folder)
         (Path(folder) / "config.json").write_text(json.dumps(config))
         model = type(model).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     told, layers = parity.told_by(model, case, given)
     real = {kind: given[0 if kind == "self" else -1].real for kind in layers}
-    weights = {
+    line["weights"] = {
         kind: [round(marked(one.numpy().swapaxes(1, 2)[real[kind]]), 6) for one in own]
         for kind, own in layers.items()
     }
-    return KNOWN[name] | {"weights": weights, "logits": round(marked(told.logits.numpy()[given[-1].real]), 5)}
-
-
-def main():
-    import transformers
-
-    first, lines = {}, []
-    for name in (*parity.BOTH, *(name + LONG for name in parity.LONGER)):
-        line = computed(name, transformers)
-        other = first.setdefault(str(line["shapes"]), name)
-        if other != name:
-            line["as"] = other
-            del line["shapes"]
-        lines.append(json.dumps(line) + "\n")
-    PATH.write_text("".join(lines))
+    line["logits"] = round(marked(told.logits.numpy()[given[-1].real]), 5)
 
 
 if __name__ == "__main__":
-    main()
+    import transformers
+
+    for name in sorted(KNOWN, key=lambda name: ("," in name, "of" in KNOWN[name])):
+        compute(name, transformers)
+    parity.PATH.write_text("".join(f"{json.dumps(line)}\n" for line in KNOWN.values()))
