@@ -139,10 +139,6 @@ def test_ids_heads_and_sentence_vectors_are_those_of_transformers(text, minilm, 
     np.testing.assert_allclose(made.mean(axis=0), pooled, atol=1e-5)
 
 
-def test_it_reads_a_pair_as_transformers_does(minilm, tokenizers, transformers):
-    agrees(*minilm, transformers.AutoTokenizer.from_pretrained(minilm[0]))
-
-
 def test_as_a_gguf_file_it_is_the_same_within_what_eight_bits_allow(minilm, tmp_path):
     folder, _ = minilm
     path = converted(folder, tmp_path / "minilm.gguf", eight_bits)
