@@ -407,7 +407,8 @@ def test_a_variable_counts_for_a_result_and_for_an_error_alike(at):
         assert shown.out.startswith("{") == failed.err.startswith("{"), args
     for place, is_json in (("-", True), ("x.json", True), ("x.csv", False)):
         assert here("self", "a b", "-o", place, "--bogus", env=env).err.startswith("{") == is_json
-    assert here("self", "a b", "-o", "X.JSON", "--bogus").err.startswith("{")
+    for place in ("X.JSON", "x.jsonl"):
+        assert here("self", "a b", "-o", place, "--bogus").err.startswith("{")
     assert here("self", "a b", "-o", "x.csv", env=env).code == 0  # one suffix is one format
     assert Path("x.csv").read_text().startswith("query,")
 
