@@ -729,6 +729,14 @@ def test_the_closest_spelling_is_that_with_the_fewest_mistakes_and_then_the_comm
         assert guessed == {"thier": "their", "seperete": "separate", "kign": "king", "nework": "network"}
 
 
+def test_of_words_as_close_the_commoner_is_the_closest_wherever_it_is_in_the_file(file, own, monkeypatch):
+    close = ["cart", "cars", "carp", "care", "card"]
+    words = [word for one in close for word in (one, *(f"{one}{n}00" for n in range(5)))]
+    path = file(lines(words, np.resize(MATRIX, (len(words), 5))))
+    monkeypatch.setattr("attn_cli.io.files.PIECE", 64)  # bytes that are read at once
+    assert near_words(["carx"], on_file(path), 5)["carx"] == close
+
+
 def test_oov_nearest_takes_the_closest_spelling_and_says_so(own):
     found = record("self", "recieve the mesage zzqqxx", "--oov", "nearest")
     assert found["replaced"] == {"recieve": "receive", "mesage": "message"}
