@@ -289,9 +289,12 @@ def stories(
     times: int = own(
         "N", "Stories, at most, that begin with each line that can begin one.", TRAINING, default=4, min=1
     ),
+    tales: int = own("N", "Tales of a small world, from a grammar, among them.", TRAINING, default=0, min=0),
     seed: int = own("N", "Seed; the same gives the same stories.", TRAINING, default=0, min=0),
 ) -> None:
     """Make stories of lines of running text that fit, for `language` to learn whom he and she can be.
+
+    Tales are made of sentences of our own (data/making/tales.txt), in which what is told agrees.
 
     Example: python -m data.making stories corpus.txt.xz -o stories.txt.xz
     """
@@ -301,7 +304,9 @@ def stories(
     from data.making.stories import stories_file
 
     with Progress("attn:") as progress:
-        made = stories_file(texts, output, times, seed, lambda done: progress.rate(done, "lines", None))
+        made = stories_file(
+            texts, output, times, tales, seed, lambda done: progress.rate(done, "lines", None)
+        )
     say(f"attn: wrote {visible(output)}: {count(made, 'story', 'stories')}.")
 
 

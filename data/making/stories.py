@@ -31,6 +31,7 @@ from attn_cli.vectors import VectorTable
 from attn_cli.vectors.lookup import open_table
 from data.making.corpus import HELD_BACK, STRAIGHT, UNKNOWN, WordRows
 from data.making.make_passages import compressed, refuse_own, words_of
+from data.making.tales import tales
 
 HE, SHE, THEY, I, IT = 1, 2, 4, 8, 16  # noqa: E741
 PEOPLE = {
@@ -263,20 +264,24 @@ class Stories:
         ][:BEST]
 
 
-def stories(texts: Sequence[str], times: int, seed: int, report: Report) -> list[str]:
-    """Return stories of the lines of these texts in random order: at most so many begin with each line that can."""
+def stories(texts: Sequence[str], times: int, told: int, seed: int, report: Report) -> list[str]:
+    """Return stories of the lines of these texts, at most so many that begin with each line that can, and tales.
+
+    They are in random order; of the tales, there are `told`.
+    """
     table = open_table("word2vec")
     assert isinstance(table, VectorTable)
     made, draw = Stories(concrete(told_lines(texts, report), table), table), np.random.default_rng(seed)
     found = [story for first in made.firsts * times if len(story := made.story(first, draw)) >= FEWEST]
-    return [" ".join(made.lines[n].text for n in found[i]) for i in draw.permutation(len(found))]
+    some = [*(" ".join(made.lines[n].text for n in story) for story in found), *tales(told, seed)]
+    return [some[i] for i in draw.permutation(len(some))]
 
 
-def stories_file(texts: Sequence[str], output: str, times: int, seed: int, report: Report) -> int:
-    """Write stories (.txt, also .gz or .xz), one a line, all or nothing, and return how many."""
+def stories_file(texts: Sequence[str], output: str, times: int, told: int, seed: int, report: Report) -> int:
+    """Write stories and tales (.txt, also .gz or .xz), one a line, all or nothing, and return how many."""
     refuse_own(texts, output)
     creatable(output)
-    found = stories(texts, times, seed, report)
+    found = stories(texts, times, told, seed, report)
     refuse_input(not found, "No story can be made of these texts.", "Give running text that tells of people.")
     with written(output) as stream, compressed(stream, output) as packed:
         packed.write("\n".join((*found, "")).encode())
