@@ -19,7 +19,7 @@ from tests.shell import here, plain, refused, rows
 
 TEXT = "The cat sat on the"
 TABLE, DOG = ("--target", "table"), ("--against", "dog")
-CAT = "The cat sat on the", "The cat slept on the"
+CAT = "The cat sat on the", "The cat stepped on the"
 
 
 def told(*args):
@@ -129,7 +129,7 @@ LOST = [  # of the head without which most changes: what it adds, what is withou
     ([TEXT], ("+", "lost", MISSED)),
     (["She told him that she", "--target", "[unknown]"], ("-", "gained", MADE_UP)),
     (["the king of"], ("+", "gained", ".")),
-    (["She had a little", "--target", "[unknown]"], ("-", "lost", ".")),
+    (["She lived in a", "--target", "[unknown]"], ("-", "lost", ".")),
 ]
 
 
@@ -254,7 +254,7 @@ def test_csv_has_a_row_for_each_part():
         at = int(row["layer"]), int(row["place"] or row["head"])
         assert float(row["difference"]) == pytest.approx(found[row["part"]][at[0]][at[1]])
         assert float(row["recovered"]) == pytest.approx(found["recovered"][row["part"]][at[0]][at[1]])
-    assert (table[2]["clean"], table[2]["corrupt"]) == ("sat", "slept")
+    assert (table[2]["clean"], table[2]["corrupt"]) == ("sat", "stepped")
 
 
 def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_its_words(tmp_path):

@@ -141,7 +141,7 @@ def test_no_tokens_are_written_twice_in_one_order(n):
 
 
 def test_a_penalty_makes_what_was_written_less_likely():
-    asked = [FOX, "--count", "24", "-f"]
+    asked = [KING, "--count", "24", "-f"]
     often, less = [steps(*asked, "jsonl", *more) for more in ((), ("--repetition-penalty", "1.5"))]
     distinct = [len({one["word"] for one in found}) for found in (often, less)]
     assert distinct[1] > distinct[0] + 3

@@ -76,7 +76,7 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
 
 def test_an_answer_is_said_to_be_likeliest_from_the_layer_after_which_it_stays_so():
     seen = set()
-    for text in ("In the spring of that year", "At the end of the day"):
+    for text in ("In the spring of that year", "He was at the end of it"):
         found, tokens = printed("lens", text), text.split()
         ranks = [[said["rank"] for said in layer["positions"]] for layer in found["layers"]]
         for place, column in enumerate(zip(*ranks, strict=True)):

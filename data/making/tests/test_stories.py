@@ -21,6 +21,7 @@ from data.making.stories import (
     read_line,
     told_lines,
 )
+from data.making.tales import tales
 from data.making.tests.running import making
 
 TOLD = [
@@ -151,5 +152,12 @@ def test_the_command_writes_stories_the_same_again_and_refuses_a_text_without_an
     assert a == b != c and a
     assert {one + "." for story in a.splitlines() for one in story.rstrip(".").split(". ")} <= {*TOLD}
     (tmp_path / "none.txt").write_text("no\n")
+    told = making("stories", text, "-o", "e.txt", "--times", "2", "--tales", "7", cwd=tmp_path)
+    with_tales = (tmp_path / "e.txt").read_text().splitlines()
+    assert (
+        told.code == 0
+        and {*with_tales} == {*a.splitlines(), *tales(7, 0)}
+        and len(with_tales) == len(a.splitlines()) + 7
+    )
     none = making("stories", "none.txt", "-o", "d.txt", cwd=tmp_path)
     assert none.code == 65 and "No story" in none.err and not (tmp_path / "d.txt").exists()
