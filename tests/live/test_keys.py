@@ -89,7 +89,7 @@ async def test_arrows_choose_a_cell_within_the_matrix_and_x_switches_the_word_of
     await stage.goes(("M x", expected))
 
 
-COPYING = "silver forest mother engine letter silver forest mother"  # which the model continues by two heads
+COPYING = "winter river mother engine letter winter river mother"  # which the model continues by two heads
 
 
 @staged(text=COPYING, settings=Settings(projection="language", layer=1, head="previous"))

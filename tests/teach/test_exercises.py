@@ -326,6 +326,9 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
     assert read_given(folder / "inputs.json").ignored == ()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
+    (folder / "exercise.md").write_bytes(before["exercise.md"] + b"mine")
+    assert "exercise.md" in shell.refused("exercise", "--seed", "7", "-o", str(folder), code=73)
+    (folder / "exercise.md").write_bytes(before["exercise.md"])
     (folder / "answer.json").write_text('{"q": [[1, 2]]}')
     err = shell.refused("exercise", "--seed", "7", "-o", str(folder), code=73)
     assert "answer.json" in err and "--force" in err
