@@ -121,11 +121,13 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
     """Return the values of a config.json, and notes on keys that attn does not know."""
-    keys, given = families.FAMILIES[own.family][1], dict(_given(gguf, name))
+    (plan, keys), given = families.FAMILIES[own.family], dict(_given(gguf, name))
     reads = {key for key, default in keys.items() if default is not IDLE}
     if given.get("expert_count") and "num_experts_per_tok" not in reads:
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
-    values = {**own.values, "tie_word_embeddings": "output.weight" not in gguf.tensors}
+    # BERT's head has layers of its own, which no file holds: the table alone would make other scores
+    is_tied = "output.weight" not in gguf.tensors and not (isinstance(plan, Plan) and plan.logits.dense)
+    values = {**own.values, "tie_word_embeddings": is_tied}
     known = set(KNOWN)
     for key, names in KEYS.items():
         called = next((one for one in names if one in reads), None)
