@@ -4,7 +4,7 @@ Where lines are shuffled, none goes on where another ends. Here a plain line abo
 whose *he*, *she*, *they* and *I* are somebody, and *it* something: a man, a woman, people, the teller or a thing
 named before them, in the line or in the story. Of a number of such lines, drawn at random, one of those that are most
 like the story comes next, by the cosine of sums of word vectors, each of which counts more the rarer the word is. The
-more abstract lines are left out.
+more abstract lines are left out. Tales of a grammar (tales.py) can be mixed in.
 
 Likeness to a few words tells concrete from abstract ones: Turney et al. 2011, "Literal and Metaphorical Sense
 Identification through Concrete and Abstract Context". What small models learn from plain stories: Eldan and Li 2023,
@@ -273,6 +273,7 @@ def stories(texts: Sequence[str], times: int, told: int, seed: int, report: Repo
     assert isinstance(table, VectorTable)
     made, draw = Stories(concrete(told_lines(texts, report), table), table), np.random.default_rng(seed)
     found = [story for first in made.firsts * times if len(story := made.story(first, draw)) >= FEWEST]
+    refuse_input(not found, "No story can be made of these texts.", "Give running text that tells of people.")
     some = [*(" ".join(made.lines[n].text for n in story) for story in found), *tales(told, seed)]
     return [some[i] for i in draw.permutation(len(some))]
 
@@ -282,7 +283,6 @@ def stories_file(texts: Sequence[str], output: str, times: int, told: int, seed:
     refuse_own(texts, output)
     creatable(output)
     found = stories(texts, times, told, seed, report)
-    refuse_input(not found, "No story can be made of these texts.", "Give running text that tells of people.")
     with written(output) as stream, compressed(stream, output) as packed:
         packed.write("\n".join((*found, "")).encode())
     return len(found)

@@ -2,8 +2,8 @@
 
 Somebody is somewhere: at a door, at a table, on a road. What can be told there, and where it leads, stands in
 tales.txt, a grammar with places, in sentences of our own. A tale is a way through these places. Nobody is *he* or
-*she* before it is said who that is, and nobody else is called so; what is indoors does not happen on the road; it is
-not night and noon, or snow and summer, in one tale.
+*she* before it is said who that is, and nobody else is called so; what is indoors does not happen on the road; snow and
+summer are in one tale only where something became otherwise.
 
 A world with places and rules that tell what can follow: Meehan 1977, "TALE-SPIN, an interactive program that writes
 stories". What small models learn from plain stories that were written for them: Eldan and Li 2023, "TinyStories".
@@ -24,7 +24,7 @@ from data.making.make_passages import words_of
 GRAMMAR = Path(__file__).with_suffix(".txt")
 LEAST, MOST = 40, 62  # words of a tale at least; words and marks at most
 TRIES = 12  # draws of a sentence that agrees, before a tale ends
-NEW_WORDS = 1  # words that a sentence may have from those before, beside the plain ones
+REPEATED = 1  # words of the sentences before that a sentence may have again, beside the plain ones
 HEROES = ("he", "he", "he", "he", "she", "she", "she", "I", "they")
 PRONOUNS = {"he": "he him his himself was", "she": "she her her herself was", "I": "I me my myself was"}
 PRONOUNS["they"] = "they them their themselves were"
@@ -92,6 +92,7 @@ class Grammar:
 
     @staticmethod
     def _telling(line: str, places: dict[str, list[str]]) -> tuple[str, Telling]:
+        """Return where a line can be told, and what it tells: `room !lit > table +lit | <He> lit a candle.`."""
         rule, _, text = line.partition(" | ")
         before, _, after = rule.partition(">")
         (at, *asked), become = before.split(), after.split()
@@ -169,7 +170,7 @@ class Tale:
         if self.hero.kind == "they" and not {"their", "themselves", "alone", "chair"}.isdisjoint(words):
             return False  # their hat, but two heads
         new = dict[str, str]()
-        agrees = len({*words} & self.words - PLAIN) <= NEW_WORDS
+        agrees = len({*words} & self.words - PLAIN) <= REPEATED
         for axis, value in (told for word in words for told in self.grammar.times.get(word, ())):
             is_so = new.setdefault(axis, value) == value == self.so.get(axis, value)
             agrees &= is_so or BECAME.search(sentence) is not None
@@ -220,7 +221,7 @@ class Tale:
         return self.chosen.setdefault(key, self._of(self.grammar.words[kind]))
 
     def _new(self, slot: str) -> str:
-        """Return somebody else than the hero, whom no pronoun of the hero's can mean; but <new0> is nobody's *she*."""
+        """Return somebody else than the hero, whom no pronoun of the hero's can mean; <new0> is named once only."""
         if slot.startswith("kin"):
             noun = self._of(self.grammar.words[f"kin-{self.hero.kind}"])
             named = f"{PRONOUNS[self.hero.kind].split()[2]} {noun}"
@@ -232,7 +233,7 @@ class Tale:
         return person.first
 
     def _somebody(self, kind: str, definite: float) -> Person:
-        """Draw somebody; `definite` is the share of *the*, which a reader takes from who begins a tale."""
+        """Draw somebody; `definite` is the share of *the* old man among those who may as well be *an* old man."""
         if kind == "I":
             return Person(kind, "I", "I")
         words = self.grammar.words

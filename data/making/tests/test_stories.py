@@ -159,5 +159,5 @@ def test_the_command_writes_stories_the_same_again_and_refuses_a_text_without_an
         and {*with_tales} == {*a.splitlines(), *tales(7, 0)}
         and len(with_tales) == len(a.splitlines()) + 7
     )
-    none = making("stories", "none.txt", "-o", "d.txt", cwd=tmp_path)
+    none = making("stories", "none.txt", "-o", "d.txt", "--tales", "3", cwd=tmp_path)
     assert none.code == 65 and "No story" in none.err and not (tmp_path / "d.txt").exists()

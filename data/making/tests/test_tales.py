@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from data.making.tales import FORMS, MOST, PRONOUNS, Grammar, Tale, tales
+from data.making.tales import FORMS, LEAST, MOST, PRONOUNS, Grammar, Tale, tales
 
 GRAMMAR = Grammar()
 TELLINGS = [(place, one) for place, some in GRAMMAR.told.items() for one in some]
@@ -37,7 +37,7 @@ def test_every_slot_is_known_and_every_place_leads_somewhere():
         assert (one.then or place) in GRAMMAR.told, one
         comes = re.search("<([Nn]ew|[Kk]in)>", one.text) is not None
         assert comes == ("other" in one.gains) and (
-            comes or "other" in one.needs or "<other" not in one.text
+            comes or "other" in one.needs or "<other" not in one.text.lower()
         ), one
     assert {one.then for _, one in TELLINGS} - {""} <= {*GRAMMAR.told} - {"begin", "begin-animal"}
 
@@ -47,8 +47,9 @@ def test_no_tale_has_a_slot_left_or_is_longer_than_a_story_may_be_and_none_is_to
     assert not [tale for tale in told if re.search(r"[][<>|_]|  | [.,]|\b[Aa] [aeiou]", tale)]
     assert max(len(re.findall(r"[\w']+|[.,]", tale)) for tale in told) <= MOST
     assert all(re.fullmatch("[A-Z].*[.]", tale) for tale in told)
-    # How a tale begins is not how it goes on: most sentences of a thousand tales stand in no other one.
-    assert len({sentence for tale in told for sentence in tale.split(". ")[1:]}) > 4000
+    assert min(len(tale.split()) for tale in told) >= LEAST
+    sentences = [sentence for tale in told for sentence in tale.rstrip(".").split(". ")]
+    assert len({*sentences}) > 0.5 * len(sentences)
 
 
 def test_nobody_is_he_or_she_before_it_is_said_who(told):
