@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -21,8 +22,14 @@ COMMANDS = docs.commands()
 WIDEST = 100  # columns of a line of prose that is not a whole sentence
 
 
+# Other pages use tools as Linux has them.
+ANYWHERE = {"README.md", "docs/reference.md", "docs/contributing.md", "docs/check.md"}
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_shows_what_the_commands_print_today(name):
+    if sys.platform != "linux" and name not in ANYWHERE:
+        pytest.skip("CI runs the commands of this page on Linux.")
     if name == "docs/models.md" and importlib.util.find_spec("transformers"):
         pytest.skip("With transformers, `attn check` says more than the page shows.")
     assert docs.stale(PAGES[name]) == "", "Run: python -m tests.docs --write"
