@@ -64,7 +64,10 @@ def test_a_file_has_the_numbers_of_the_folder_that_it_was_made_of(name, tmp_path
             run, of = checkpoint.run(texts(IDS)), other.run(texts(IDS))
             with pytest.raises(InputError, match="has no language-model head"):
                 run.logits()
-            alike(([step.attended.weights for step in run.steps()], run.output()), (numbers(whole)[0], of.output()))
+            alike(
+                ([step.attended.weights for step in run.steps()], run.output()),
+                (numbers(whole)[0], of.output()),
+            )
     else:
         alike(numbers(path), numbers(whole))
 
