@@ -1,5 +1,6 @@
 """What attn live leaves: command lines that make the view again, files, recordings that can be replayed."""
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -120,6 +121,11 @@ async def test_w_writes_what_the_command_would_offers_a_free_name_and_asks_befor
         assert path.read_text() == "mine"
         await stage.press(last)
         assert path.read_text().startswith("mine" if last == "escape" else "<svg")
+    (at / "link.svg").symlink_to("nowhere.svg")
+    await stage.press("w")
+    await stage.answer("link.svg", "exists. Enter again overwrites it")
+    (at / "link.svg").unlink()
+    await stage.press("escape")
     await stage.press("w")
     for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
         await stage.answer(name)
@@ -159,6 +165,22 @@ def test_a_recording_is_replayed_to_the_same_end(demo, pace):
     again = play(Stage.replayed, made(replay=Replay(events, pace))).session
     assert again.state == first.state and again.trace.query_tokens[-2:] == ("cat", "sat")
     np.testing.assert_allclose(again.trace.weights, first.trace.weights)
+
+
+def test_a_replay_waits_from_one_event_to_the_next(monkeypatch):
+    waited, done = [], []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    async def do(event):
+        done.append(event.at)
+
+    monkeypatch.setattr("attn_cli.live.recording.asyncio.sleep", sleep)
+    replay = Replay(tuple(recording.Event(at, "key", "x") for at in (1.0, 3.0, 4.0)), 2.0)
+    asyncio.run(replay.run(do, lambda: True))
+    assert done == [1.0, 3.0, 4.0]
+    assert [one for one in waited if one > recording.LOOK] == pytest.approx([0.5, 1.0, 0.5])
 
 
 def test_a_persons_key_takes_over_and_space_pauses(demo):

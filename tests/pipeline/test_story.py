@@ -57,7 +57,7 @@ def test_otherwise_the_main_verb_is():
 
 
 def test_a_mask_or_a_temperature_changes_neither_the_model_nor_the_row():
-    for options in (["--mask", "causal"], ["-t", "2"], ["--pad", "2", "--pad-side", "left"]):
+    for options in (["--mask", "causal"], ["-t", "0.5"], ["--pad", "2", "--pad-side", "left"]):
         *story, found = explained(ANIMAL, *options)
         assert tuple(story) == explained(ANIMAL)[:3]
         # How often it is right was measured without a mask and a temperature; padding changes nothing.

@@ -14,6 +14,7 @@ from attn_cli import Settings, Trace, trace_masked, trace_self
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import Bars, Columns, Formula, Heading, Matrix, Say, share
 from attn_cli.render.formats import render
+from attn_cli.render.numbers import rungs
 from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.walk import Walk
@@ -314,3 +315,9 @@ def test_five_thousand_words_are_condensed_in_little_memory_and_little_ink():
     found = record(*args)
     assert found["weights"] is None and found["mask"] is None and found["condensed"] is True
     assert {link[0] for link in found["links"]} == set(range(5000)) and len(found["links"]) <= 100_000
+
+
+def test_differences_that_two_digits_would_show_as_zeros_have_three_or_none():
+    for largest, numbers in ((0.003, 1), (0.006, 3), (1.5, 2)):
+        block = Matrix(["a"], ["b"], np.array([[largest]]), is_difference=True)
+        assert sum(rung.format is not None for rung in rungs(block)) == numbers

@@ -246,6 +246,9 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
     path = converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16})
     alike(numbers(path), numbers(folder))
+    wide = written("qwen3", tmp_path / "wide")  # whose heads have more numbers than their part of the width
+    whole = converted(wide, tmp_path / "y.gguf", **{"qwen3.rope.dimension_count": 16})
+    alike(numbers(whole), numbers(wide))
 
 
 F32_TABLE = struct.pack("<2QI", 64, 40, 0)

@@ -294,3 +294,9 @@ def test_of_several_places_the_strongest_is_told_and_a_long_row_shows_those_swap
     best = max(row["keys"], key=lambda key: key["weights"][0])
     assert f"{best['weights'][0]:.3f}" in screen(text, "--swap", "the=a", "-q", "3"), "of many swapped, too"
     assert "34 others" in screen(text, "--swap", "2=tall", "-q", "3", "--top", "2")
+
+
+def test_the_last_distance_that_a_head_knows_stands_for_all_beyond_it():
+    text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen runs"
+    told = " ".join(screen(text, "-q", "runs", "--head", "subject", "--by-hand", "all").split())
+    assert told.count(", 12 or more words back:") == 5 and told.count(", 11 words back:") == 1
