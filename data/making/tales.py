@@ -26,8 +26,12 @@ LEAST, MOST = 40, 62  # words of a tale at least; words and marks at most
 TRIES = 12  # draws of a sentence that agrees, before a tale ends
 REPEATED = 1  # words of the sentences before that a sentence may have again, beside the plain ones
 HEROES = ("he", "he", "he", "he", "she", "she", "she", "I", "they")
-PRONOUNS = {"he": "he him his himself was", "she": "she her her herself was", "I": "I me my myself was"}
-PRONOUNS["they"] = "they them their themselves were"
+PRONOUNS = {
+    "he": "he him his himself was",
+    "she": "she her her herself was",
+    "I": "I me my myself was",
+    "they": "they them their themselves were",
+}
 FORMS = ("he", "him", "his", "self", "was")  # in this order
 DEFINITE = 0.75  # share of heroes who begin a tale with *the*
 WITH_KIND = 0.6  # share of people who are old, or tall, or tired
@@ -43,7 +47,7 @@ BECAME = re.compile(
     r"\b(began|grew|grow|came up|rose|(went|gone) down|next day|in the (morning|evening)|woke|at night|got)\b",
     re.I,
 )
-ASLEEP = re.compile(r"\basleep\b|\bto (bed|sleep)\b(?! and could)|\bslept (until|all)|\band slept\b")
+ASLEEP = re.compile(r"\basleep\b|\bto (bed|sleep)\b|\band slept\b")
 PLAIN = words_of(
     "the a an and but so then of to in on at with for from by up down out into over through as that it he she they i "
     "his her him them their my me himself herself myself themselves was were had did not could would there where what "
@@ -68,11 +72,8 @@ class Grammar:
     """What can be told at each place, and the words that are left open."""
 
     def __init__(self, path: Path = GRAMMAR) -> None:
-        places, self.words, self.told = (
-            dict[str, list[str]](),
-            dict[str, list[str]](),
-            dict[str, list[Telling]](),
-        )
+        places = dict[str, list[str]]()
+        self.words, self.told = dict[str, list[str]](), dict[str, list[Telling]]()
         for line in path.read_text(encoding="utf-8").splitlines():
             name, _, rest = line[2:].partition(": ")
             if line.startswith("= "):
@@ -168,7 +169,7 @@ class Tale:
     def _agrees(self, sentence: str, words: Sequence[str]) -> bool:
         """Tell whether a sentence agrees with those before it, and note what it tells of the time."""
         if self.hero.kind == "they" and not {"their", "themselves", "alone", "chair"}.isdisjoint(words):
-            return False  # their hat, but two heads
+            return False  # the sisters have not one hat, nor do they sit on one chair
         new = dict[str, str]()
         agrees = len({*words} & self.words - PLAIN) <= REPEATED
         for axis, value in (told for word in words for told in self.grammar.times.get(word, ())):
@@ -197,7 +198,7 @@ class Tale:
             return re.sub("^(a piece of|some|an?) ", "the ", self._kept("food", number))
         if number:
             return self._kept(kind, number)
-        if kind.rstrip("0") in ("new", "kin"):
+        if kind in ("new", "new0", "kin"):
             return self._new(kind)
         if kind in ("pet", "beast"):
             return f"{self._of(('the', 'a'))} {self._kept(kind, kind)}"
@@ -227,18 +228,19 @@ class Tale:
             named = f"{PRONOUNS[self.hero.kind].split()[2]} {noun}"
             person = Person("she" if noun in self.grammar.words["women"] else "he", named, named)
         else:
-            person = self._somebody({"he": "she", "she": "he"}.get(self.hero.kind, "he"), 0.0)
+            person = self._somebody(
+                {"he": "she", "she": "he"}.get(self.hero.kind, "he"), 0.0, self.hero.later
+            )
         if not slot.endswith("0"):
             self.other, self.before = person, "other"
         return person.first
 
-    def _somebody(self, kind: str, definite: float) -> Person:
-        """Draw somebody; `definite` is the share of *the* old man among those who may as well be *an* old man."""
+    def _somebody(self, kind: str, definite: float, other: str = "") -> Person:
+        """Draw somebody who is not called as the `other` is; `definite` is the share of *the* old man, not *an*."""
         if kind == "I":
             return Person(kind, "I", "I")
         words = self.grammar.words
-        hero = getattr(self, "hero", None)
-        noun = self._of([word for word in words[kind] if not hero or not hero.later.endswith(word)])
+        noun = self._of([word for word in words[kind] if not other.endswith(word)])
         if kind == "they":
             return Person(kind, f"the {noun}", f"the {noun}")
         article = "the" if self.draw.random() < definite else "a"

@@ -17,7 +17,6 @@ SLOTS = {
     "new",
     "new0",
     "kin",
-    "kin0",
     *FORMS,
     *(f"other.{form}" for form in FORMS),
 }
