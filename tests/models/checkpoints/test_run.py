@@ -17,7 +17,7 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.settings import Settings
 from tests.models.checkpoints import by_hand
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved, small_gpt2
+from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, bert, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_known import written
 from tests.thorough import some
 
@@ -168,6 +168,111 @@ def test_no_family_takes_values_of_another_kind(family):
                 refused += 1
                 assert len(str(error)) < 600
     assert refused > 6
+
+
+CAPPED = GEMMA2 | {"final_logit_softcapping": 1.5}
+MODELS = [(GPT2, gpt2()), (CAPPED, gemma2()), (BERT, bert())]
+
+
+@pytest.mark.parametrize(("config", "T"), MODELS)
+def test_the_stream_after_the_last_layer_scores_words_as_the_model_does(config, T, tmp_path):
+    with Checkpoint(saved(tmp_path, config, T)) as checkpoint:
+        made = checkpoint.run(texts([IDS]))
+        logits, before_cap = made.logits(), made.scores(made.output(), is_capped=False)
+        close(made.scores(made.last_normed(made.stream())), logits)
+        close(made.logits(2), logits[:, 2:3])
+    close(1.5 * np.tanh(before_cap / 1.5) if config is CAPPED else before_cap, logits)
+    assert (np.abs(made.stream() - made.output()).max() > 0.1) == (config is not BERT)  # which norms each sum
+
+
+@pytest.mark.parametrize(
+    ("theta", "fast", "shares"), [(2.0, 32, [0, 1 / 7, 2 / 7, 3 / 7]), (100.0, 4, [0, 1 / 3, 2 / 3, 1])]
+)
+def test_yarn_divides_slow_turns_in_a_range_that_ends_with_a_head_s_numbers(theta, fast, shares):
+    """As Peng et al. 2023 have it.
+
+    8 log(64 / 2 pi) / (2 log 2) is 13, beyond the last of eight numbers; with theta 100 it is 2.02, rounded up, and
+    the range begins at 8 log(64 / 8 pi) / (2 log 100), .81, rounded down.
+    """
+    rope = rotation("yarn") | {"rope_theta": theta, "factor": 4.0, "original_max_position_embeddings": 64}
+    config = {"model_type": "glm4", "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8}
+    config["rope_parameters"] = rope | {"beta_fast": fast}
+    wanted = [1 / (1 - share + share / 4) for share in shares]
+    rotary = describe(Config("c", config)).decoder.layers[0].rotary
+    assert rotary.divisors == pytest.approx(wanted)
+    assert rotary.gain == pytest.approx((0.1 * math.log(4) + 1) / (0.2 * math.log(4) + 1))
+
+
+THREE = {"sliding_window": 3, "window_size": 3, "local_attention": 6}
+BOTH_WAYS = {"num_hidden_layers": 7, "use_bidirectional_attention": True}
+WINDOWS = {  # what a layer of a family sees at most: in its config.json, how many layers and what tells them apart
+    "modernbert": ({"num_hidden_layers": 7}, [None, 3, 3, None, 3, 3, None]),
+    "gpt_neo": ({"num_layers": 4, "attention_types": [[["global", "local"], 2]]}, [None, 3, None, 3]),
+    "qwen2": ({"num_hidden_layers": 3, "use_sliding_window": True, "max_window_layers": 1}, [None, 3, 3]),
+    "mistral": ({"num_hidden_layers": 2}, [3, 3]),
+    "gemma2": ({"num_hidden_layers": 4}, [3, None, 3, None]),
+    "gpt_oss": ({"num_hidden_layers": 3, "num_local_experts": 2, "num_experts_per_tok": 1}, [3, None, 3]),
+    "gemma3_text": ({"num_hidden_layers": 7}, [3, 3, 3, 3, 3, None, 3]),
+    "cohere2": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
+    "olmo3": ({"num_hidden_layers": 5}, [3, 3, 3, None, 3]),
+    "smollm3": ({"num_hidden_layers": 5, "use_sliding_window": True}, [None, None, None, 3, None]),
+    "gemma3_text, both ways": (BOTH_WAYS, [*[1] * 5, None, 1]),
+    "gemma3_text, both ways, inclusive": (BOTH_WAYS | {"is_causal": False}, [*[2] * 5, None, 2]),
+}
+
+
+@pytest.mark.parametrize("family", WINDOWS)
+def test_layers_see_as_far_as_their_family_has_it(family):
+    said, windows = WINDOWS[family]
+    size = {"hidden_size": 8, "num_attention_heads": 2, "num_heads": 2, "head_dim": 4}
+    size |= {"model_type": family.partition(",")[0], "num_key_value_heads": 1}
+    (stack,) = describe(Config("c", size | THREE | said)).stacks.values()
+    assert [layer.window for layer in stack.layers] == windows
+
+
+def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(tmp_path):
+    draw = np.random.default_rng(0)
+    T = {"shared.weight": draw.standard_normal((6, 4)).astype(np.float32)}
+    for side, attentions in ("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"]):
+        block, n = f"{side}.block.0.layer", len(attentions)
+        for at, name in enumerate(attentions):
+            for one in "qkvo":
+                T[f"{block}.{at}.{name}.{one}.weight"] = draw.standard_normal((4, 4)).astype(np.float32)
+        norms = (f"{side}.final_layer_norm", *(f"{block}.{at}.layer_norm" for at in range(n + 1)))
+        T |= {f"{name}.weight": np.ones(4, np.float32) for name in norms}
+        T[f"{block}.0.SelfAttention.relative_attention_bias.weight"] = np.zeros((32, 2), np.float32)
+        for one in ("wi", "wo"):
+            T[f"{block}.{n}.DenseReluDense.{one}.weight"] = np.zeros((4, 4), np.float32)
+    config = {"model_type": "t5", "d_model": 4, "d_kv": 2, "num_heads": 2, "num_layers": 1, "d_ff": 4}
+    folder = saved(tmp_path, config, T)
+
+    def attended(X, Y, place, causal=False):
+        """Return what attention adds to X (its scores are not scaled), and its weights."""
+        heads, weights = [], []
+        q, k, v = (M @ T[f"{place}.{one}.weight"].T for M, one in zip((X, Y, Y), "qkv", strict=True))
+        for head in (slice(0, 2), slice(2, 4)):
+            S = q[:, head] @ k[:, head].T
+            E = np.exp(np.where(np.tri(*S.shape) == 0, -np.inf, S) if causal else S)
+            weights.append(E / E.sum(axis=1, keepdims=True))
+            heads.append(weights[-1] @ v[:, head])
+        return np.hstack(heads) @ T[f"{place}.o.weight"].T, weights
+
+    def rms(X):
+        return X / np.sqrt((X**2).mean(axis=1, keepdims=True) + 1e-6)
+
+    X, Y = T["shared.weight"][[1, 2, 3]], T["shared.weight"][[0, 4]]
+    X = X + attended(rms(X), rms(X), "encoder.block.0.layer.0.SelfAttention")[0]
+    added, own = attended(rms(Y), rms(Y), "decoder.block.0.layer.0.SelfAttention", causal=True)
+    Y = Y + added
+    _, across = attended(rms(Y), rms(X), "decoder.block.0.layer.1.EncDecAttention")
+    with Checkpoint(folder) as checkpoint:
+        run = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
+        for kind, expected in (None, own), ("masked", own), ("cross", across):
+            found = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]])).layer(0, kind, "decoder")
+            assert found.side == "decoder" and kind in (None, found.kind)
+            close(found.attended.weights[0], expected)
+        sides = [{one.side for one in run.changed(Changes()).steps()} for _ in range(2)]
+    assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
 def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded_is_kept(tmp_path):
