@@ -118,6 +118,19 @@ def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_ad
         close(other.weights, exps / exps.sum(axis=1, keepdims=True))
 
 
+def test_equal_words_differ_only_by_where_they_stand_and_beyond_a_heads_reach_not_even_so():
+    head = trace_self(" ".join(["coffee"] * 40), LEARNED).shown
+    close(head.scores, np.full((40, 40), head.scores[0, 0]))
+    for distance in range(-39, 40):
+        along = np.diagonal(head.position_scores, distance)
+        close(along, np.full(len(along), along[0]))
+    assert np.ptp(head.weights) > 0.01
+    reach = len(head.position_biases) // 2
+    assert 2 * reach + 1 == len(head.position_biases) == len(head.position_vectors) and reach < 39
+    for far in (head.position_scores[0, reach:], head.position_scores[39, : 39 - reach + 1]):
+        close(far, np.full(len(far), far[0]))
+
+
 def test_a_text_without_a_token_is_refused_and_one_word_attends_to_itself_alone_with_a_note_on_why():
     for text in ("", "   \n", "...", "!?"):
         with pytest.raises(InputError, match="no token"):
