@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_cli import __version__
 from tests.cli.tables import apart, told, typed
 from tests.schema import complaints
 from tests.shell import Ran, attn, here, shell
@@ -19,6 +18,12 @@ from tests.thorough import like_cases, often, takes_long
 
 CODES = [2, 65, 66, 69, 71, 73, 74, 78]
 BODY = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+WORKING = """
+--version | explain TEXT | self TEXT | masked TEXT | cross she "likes coffee" | schema | self TEXT --heads 4
+lookup colour brand=Porche color=black | example | vectors info | vectors nearest coffee | self TEXT --head all
+self TEXT --head 10 --layer 0 | self "zzxq likes coffee" --oov model | self TEXT --head subject | -V | --help
+self -h | vectors --help | learn --help | learn score -h | --show-completion bash
+"""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full, /proc, or a limit on memory")
 
 
@@ -41,16 +46,22 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
     return error
 
 
-def test_the_version_is_told_whatever_stands_beside_it():
-    told = (0, f"attn {__version__}\n", "")
-    assert here("--version") == here("-V") == here("--version", "self", "the") == told
+@pytest.mark.parametrize("args", typed(WORKING), ids=" ".join)
+@like_cases
+def test_every_command_that_works_is_0_and_silent_on_standard_error(args):
+    ran = here(*("she likes coffee" if arg == "TEXT" else arg for arg in args))
+    assert ran.code == 0 and ran.out.strip() and ran.err == ""
+    if args[0] in ("--version", "-V"):
+        assert ran.out == here("--version", "self", "the").out == here("-V").out
 
 
 WRONG = """
     self the cat sat => put quotes round it; attn self "the cat sat" | masked the cat sat => attn masked "the
     explain the cat sat => attn explain "the cat sat" | cross the cat sat => put quotes round each
-    self x --figure links => ends in .png, .pdf or .svg | self x --figure bars -o x.png -f table => Leave out -f
-    self x --figure lnks -o x.png => Did you mean links? | self x -f table -o x.npz => cannot hold table
+    self x --figure links => ends in .png, .pdf or .svg
+    self x --figure links -o x.txt => not into 'x.txt'. Type -o links.png.
+    self x --figure bars -o x.png -f table => Leave out -f | self x --figure lnks -o x.png => Did you mean links?
+    self x -f csv -o x.png => cannot hold csv | self x -f table -o x.npz => cannot hold table
     self x -o x.jpg => .png | self x --dpi 300 => only to figures
     self x --size 8x4 -o x.svg => --size applies only to figures | self x --title '' => only to figures
     self x --dpi 29 -o x.png => 30 to 1,200 | self x --size 8 -o x.png => as 8x4.5
@@ -123,17 +134,21 @@ WRONG = """
     patch - - => only one of CLEAN and CORRUPT | patch a b c => 3 texts were given where two are wanted
     patch a b --target qqqq => qqqq is no word of language | patch a b --against qqqq => qqqq is no word of language
     patch a b --context c => with an encoder and a decoder | patch a b -f code:numpy => 'code:numpy' is not one of
-    self x --seed 1180591620717411303424 => --seed
+    self x --seed 1180591620717411303424 => --seed | self x -o a.csv -f html => Type -o a.html, or leave out -f for csv.
     self x -o a.b/a.SVG -f html => Type -o a.b/a.html, or leave out -f for svg.
     self x -o a.tex -f bars => Type -o a.txt, or leave out -f for latex.
     self x -o a.pdf -f markdown => Type -o a.md, or leave out -f for a figure.
+    self x -o a.npy -f code:keras => Type -o a.py, or leave out -f for npy.
+    self x -f json -o a.csv => Type -o a.json, or leave out -f for csv.
     self x -f json -o a.jsonl => Type -o a.json, or leave out -f for jsonl.
-    self x -f json --fields weights, => cannot be '' | self x -f json --fields kind => which are always there
+    self x -f json --fields wieghts => Did you mean weights? | self x -f json --fields weights, => cannot be ''
+    self x -f json --fields '' => cannot be '' | self x -f json --fields kind => which are always there
     self x -f json --fields values => JSON of kind self has no key 'values'.
     self x -f json --fields mask_views => with --show mask only | self x -f json --fields haeds.q => Did you mean heads?
     self x -f json --fields heads.wieghts => Did you mean heads.weights?
     self x -f json --fields weights.0 => weights has no key '0'.
-    self x -f json --fields \x1b[31m => cannot be '^[[31m' | -- self cat -f json --score best => 'best'
+    self x -f json --fields \x1b[31m => cannot be '^[[31m'
+    self x -f json --fields embedding. => embedding has no key ''. | -- self cat -f json --score best => 'best'
 """
 
 
@@ -210,7 +225,10 @@ CHANGED = """
 "layout": "diagonal" | "score": "best" | "W_q": [[]]
 """
 
-UNEQUAL = [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]
+
+UNEQUAL = json.dumps(
+    {"heads": [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]}
+)
 BAD = {
     "--mask": [
         *files("txt", "1 0/1/", "", "\ufeff1 0\n1 1\n".encode("utf-16-le")),
@@ -219,8 +237,7 @@ BAD = {
         *files("safetensors", struct.pack("<Q", 1 << 62) + b"{}"),
     ],
     "-p": [
-        *files("json", "", "{}", "[1, 2]", "not json", b'{"W_q": 1' + b"0" * 5000 + b"}"),
-        *files("json", json.dumps({"heads": UNEQUAL})),
+        *files("json", "", "{}", "[1, 2]", "not json", b'{"W_q": 1' + b"0" * 5000 + b"}", UNEQUAL),
         *files("json", *(_weights(**json.loads(f"{{{changed}}}")) for changed in apart(CHANGED))),
         *files("json", _weights().replace(b"1.0", b"1e999"), _weights().replace(b"1.0", b"NaN")),
         *files("json", json.dumps({"W_q": BODY, "W_k": BODY})),
@@ -348,14 +365,13 @@ def test_an_output_that_cannot_be_created_is_73(at):
     assert sorted(p.name for p in at.iterdir()) == ["folder.txt", "text.txt"]
 
 
-SHOWN = """
---version | --help | self --help | schema | self x | explain x | self x -f csv | example | vectors info
-vectors nearest the | --show-completion bash
-"""
+SHOWN = (
+    "--version | --help | self --help | schema | self x | explain x | self x -f csv | example | vectors info"
+)
 
 
 @linux
-@pytest.mark.parametrize("command", apart(SHOWN))
+@pytest.mark.parametrize("command", apart(f"{SHOWN} | vectors nearest the | --show-completion bash"))
 @like_cases
 def test_a_full_or_closed_standard_output_is_74(command):
     refused(shell(f"attn {command} > /dev/full"), 74)
@@ -415,14 +431,16 @@ def test_a_variable_counts_for_a_result_and_for_an_error_alike(at):
 
 CHOICES = {  # an option, and some of its values
     words[0]: words[1:] or [""]
-    for words in typed("""
+    for words in typed(
+        """
         --tokenizer words whitespace characters | -e random word2vec v.txt | --dim 1 3 8 | --heads 1 2 3
         --oov model zero random skip error | -p roles identity random p.json | --head 0 1 subject mean all
         --layer 0 1 | --layout in-out out-in | --score scaled dot cosine | -t 1e-6 0.5 100 1e300 | -q 0 THE zebra
         --mask none causal causal-bottom-right window:0 window:999999999 m.txt | --mask-true allowed blocked
         --top 1 1000000 | -f table bars json jsonl csv tsv markdown | --precision 0 6 17 | --color always never
         --width 20 80 | --keep-punctuation | --full | --tidy | --steps
-        """)
+        """
+    )
 }
 TEXTS = apart("the cat sat on the mat | a | a b | Don't e-mail 3.14! | 😀 👩‍👩‍👧 🇬🇧 | the the | zzxq qqzz")
 TEXTS += ["x" * 200]
