@@ -71,9 +71,8 @@ class LocalFolder:
     def remove(self, names: Sequence[str]) -> None:
         """Remove files; none of them where one is a folder."""
         for name in names:
-            if os.path.isdir(self._at(name)) and not os.path.islink(self._at(name)):
-                said = f"{visible(self._at(name))} is a folder, which attn batch does not remove."
-                raise CreateError(said, "Remove it yourself, or write into another folder.")
+            is_folder = os.path.isdir(self._at(name)) and not os.path.islink(self._at(name))
+            _refuse_folder(is_folder, self._at(name))
         for name in names:
             with system_errors(CreateError, f"Cannot remove {visible(self._at(name))}"):
                 os.unlink(self._at(name))
@@ -124,12 +123,7 @@ class RemoteFolder:
 
     def names(self) -> dict[str, bool]:  # noqa: D102
         with storage_errors(self.path):
-            try:
-                found = self.system.ls(self.root, detail=True, refresh=True)
-            except FileNotFoundError:  # a store has no folder where there is no file
-                return {}
-        about = {str(one["name"]).rstrip("/"): one for one in found}
-        return {path.rpartition("/")[2]: _is_file(one) for path, one in about.items() if path != self.root}
+            return {name: _is_file(about) for name, about in self._listed().items()}
 
     def read(self, name: str, most: int) -> bytes | None:  # noqa: D102
         url = self._url(name)
@@ -165,8 +159,11 @@ class RemoteFolder:
         return size, found
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files."""
+        """Remove files; none of them where one is a folder."""
         with storage_errors(self.path, "write"):
+            there = {} if self.is_store else self._listed()
+            for name in names:
+                _refuse_folder(name in there and there[name]["type"] == "directory", self._url(name))
             for name in names:
                 self._drop(self._at(name), self._at(name) + BESIDE)
 
@@ -181,6 +178,15 @@ class RemoteFolder:
 
     def tidy(self) -> None:
         """Do nothing: unfinished files are temporary ones of the machines that wrote them."""
+
+    def _listed(self) -> dict[str, Mapping[str, Any]]:
+        """Return what fsspec says of each file and folder, by its name."""
+        try:
+            found = self.system.ls(self.root, detail=True, refresh=True)
+        except FileNotFoundError:  # a store has no folder where there is no file
+            return {}
+        about = {str(one["name"]).rstrip("/"): one for one in found}
+        return {path.rpartition("/")[2]: one for path, one in about.items() if path != self.root}
 
     def _size(self, path: str) -> int | None:
         about = self.system.info(path)
@@ -220,3 +226,10 @@ def _is_file(about: Mapping[str, Any]) -> bool:
 def _check_size(size: int, most: int, name: str) -> None:
     """Raise InputError for a file that is larger than what attn writes."""
     refuse_input(size > most, f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)
+
+
+def _refuse_folder(is_folder: bool, path: str) -> None:
+    """Raise CreateError where a folder lies in the place of a file that is to be removed."""
+    if is_folder:
+        said = f"{visible(path)} is a folder, which attn batch does not remove."
+        raise CreateError(said, "Remove it yourself, or write into another folder.")
