@@ -210,7 +210,7 @@ def _read_lengths(lengths: ArrayLike, shape: Shape) -> Ints:
     if array.dtype.kind not in "iu":
         raise InputError(f"lengths cannot be {lengths!r}.", "Give whole numbers, how many keys are real.")
     first = tuple(lead[: array.ndim])
-    if array.ndim > len(lead) or not stretches(array.shape, first):
+    if not stretches(array.shape, first):
         said = f"lengths has shape {array.shape}, but the leading axes are {tuple(lead)}."
         raise InputError(said, "Give one number for each item of the batch, the first axis.")
     if array.min() < 0 or array.max() > n_k:

@@ -136,7 +136,7 @@ def measure(weights: Array, allowed: Bools, patterns: dict[str, Pattern]) -> Rol
     ('previous', 1.0, 0.25, 0.0)
     """
     shares, seeing = measure_shares(weights, allowed, patterns), allowed.any(axis=1)
-    bits = float(np.maximum(entropy(weights[seeing]), 0).mean()) if seeing.any() else None
+    bits = float(entropy(weights[seeing]).mean()) if seeing.any() else None
     return Role(shares, bits, named(shares, patterns))
 
 

@@ -160,7 +160,7 @@ def entropy(weights: Array) -> Array:
     bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1)
     total = weights.sum(axis=-1)
     total = np.where(total > 0, total, 1.0)
-    return np.maximum(bits / total + np.log2(total), 0) + 0.0  # rounding may leave less than nothing
+    return np.maximum(bits / total + np.log2(total), 0)  # rounding may leave less than nothing
 
 
 def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE) -> list[float | None]:
@@ -221,7 +221,7 @@ def decided_by_length(scores: Array, K: Array, allowed: Bools) -> list[tuple[int
     dots = np.where(may, scores, -np.inf)
     along = np.where(may, scores / np.where(lengths > 0, lengths, 1.0), -np.inf)  # cosine x |q|
     winner, nearest = dots.argmax(axis=1), along.argmax(axis=1)
-    clearly = (along[rows, nearest] > along[rows, winner] * (1 + 1e-9)) & (dots[rows, winner] > 0)
+    clearly = along[rows, nearest] > along[rows, winner] * (1 + 1e-9)
     by_length = clearly & (lengths[winner] > LONGER * lengths[nearest])
     columns = (winner.tolist(), nearest.tolist(), by_length.tolist())
     return [(won, near) if is_so else None for won, near, is_so in zip(*columns, strict=True)]
