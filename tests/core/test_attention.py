@@ -86,10 +86,15 @@ def test_scores_far_below_zero_have_weights_too_although_each_exponential_is_0()
 def test_a_score_that_overflows_is_the_cap_itself_and_the_sum_of_huge_exponentials_has_a_logarithm():
     steps = attend([[1000.0], [-1000.0]], [[1.0], [1.0]], [[1.0], [2.0]], scale=1.0, steps=True)
     same([steps.log_sum_exp], [[1000 + math.log(2), -1000 + math.log(2)]])
+    many = np.ones((20_000, 1), np.float32)
+    same(attend(many[:1], many, many, steps=True).log_sum_exp, [1 + math.log(20_000)], 2e-6)
     Q = np.array([[1e30]], np.float32)
     K = np.array([[1e30], [0]], np.float32)
     weights, _ = attend(Q, K, K * 0, softcap=2.0)
     assert weights[0, 0] == pytest.approx(1 / (1 + math.exp(-2)), abs=1e-6)
+    for least, most in ((1e-6, 0), (1e30, 1)):  # the smallest cap makes all alike, the largest cuts nothing
+        weights, _ = attend([[1e3]], [[1e3], [0.0]], [[1.0], [2.0]], softcap=least)
+        assert weights[0, 0] == pytest.approx((1 + most) / 2, abs=1e-6)
 
 
 # Types and axes
@@ -105,14 +110,18 @@ def test_scores_that_float16_cannot_hold_are_no_obstacle():
     same(attend(Q, K, K), [steps.weights, steps.output], 0)
 
 
-@pytest.mark.parametrize("types", ["f2 f4 f4", "f2 f8 f8", "f4 f8 f8", "i8 i8 i8", "u1 ? i1"])
+TYPES = ["f2 f4 f4", "f2 f8 f8", "f4 f8 f8", "i8 i8 i8", "u1 ? i1", "u1 u1 u1", "? ? ?"]
+
+
+@pytest.mark.parametrize("types", TYPES)
 def test_types_beside_each_other_are_as_wide_as_the_widest_and_whole_numbers_are_float64(types):
     M = np.array([[2, 1], [0, 3]])
     given, kept = [M.astype(one) for one in types.split()], "f4" if types == "f2 f4 f4" else "f8"
     for return_weights in (True, False):
         weights, output = attend(*given, "causal", bias=[[0, 0], [0.5, 0]], return_weights=return_weights)
-        assert output.dtype == kept and (weights is None or weights.dtype == kept)
+        assert output.dtype == kept and (weights.dtype == kept if return_weights else weights is None)
     same(attend(*given), attend(*(one.astype(float) for one in given)), 1e-6)
+    assert attend(*given, return_weights=False)[0] is None
 
 
 # Masks that stretch, and several at once
@@ -314,13 +323,17 @@ NO_GROUPS = [
     ((4, 2, 3), (2, 2, 3), (4, 2, 3)),  # more values than keys
     ((2, 2, 3), (4, 2, 3), (4, 2, 3)),  # fewer queries
     ((2, 3), (2, 3), (2, 3)),  # no axis of heads
-    ((5, 4, 2, 3), (3, 2, 2, 3), (3, 2, 2, 3)),  # batches that do not fit
+    *(
+        ((5, 4, 2, 3), (k, 2, 2, 3), (v, 2, 2, 3)) for k, v in ((3, 3), (3, 1), (1, 3))
+    ),  # batches that do not fit
 ]
-NO_MATRIX = [[1.0, 2.0], 1.0, [[]], [[1.0, 2.0], [1.0]], np.ones((0, 2))]
+NO_MATRIX = [[1.0, 2.0], 1.0, [[]], [[1.0, 2.0], [1.0]], np.ones((0, 2)), np.ones((2, 0))]
 NO_MATRIX += [[["a", "b"]], [[1j, 0]], [[None, 0]]]
 NO_LENGTHS = [[1.0, 2.0], [True, False], "all", [[1], [1, 2]]]
 REFUSED = [  # what is given, and parts of what is said
     *(({"softcap": one}, "softcap cannot be") for one in (0, 0.0, -1.0, inf, nan, "50", None.__class__)),
+    *(({"softcap": one}, "from 1e-06 to 1e+30") for one in (9e-7, 1.1e30, b"50")),
+    *(({"scale": one}, "scale cannot be") for one in ("0.5", b"0.5", [1, 2])),
     *(({"threads": one}, "threads") for one in (0, -1, 1.5, "2")),
     *(({"mask": one}, "boolean") for one in ([[1, 0], [1, 1]], [[0.0, -1e9], [0, 0]], [["a", "b"], "cd"])),
     ({"mask": [[True], [True, False]]}, "The mask is not a matrix: its rows differ"),
@@ -329,6 +342,7 @@ REFUSED = [  # what is given, and parts of what is said
     ({"mask": ["casual", "none"]}, "no mask 'casual'"),
     ({"mask": "window:"}, "no mask"),
     ({"mask": np.ones((3, 2, 2), bool)}, "mask has shape (3, 2, 2)"),
+    ({"bias": [["a"]]}, "The bias must be a matrix of numbers."),
     ({"bias": np.ones((3, 2))}, "bias has shape ... (2, 2), (1, 2) for keys or (2, 1) for queries"),
     ({"steps": True, "return_weights": False}, "return_weights"),
     (shaped(Q=(4, 2, 3), K=(2, 2, 3), V=(2, 2, 3)), "leading axes do not fit ... grouped=True"),
@@ -343,7 +357,10 @@ REFUSED = [  # what is given, and parts of what is said
     (shaped(**HEADED | {"V": (3, 4, 2)}), "(2, 4, 3) ... (3, 4, 2)"),
     *((shaped(**{name: (4, 2)}), f"(4, 2) ... {FOR_WHOM}") for name in ("mask", "bias")),
     (shaped(mask=(4,)), f"(4,) ... {FOR_WHOM}"),
-    *((shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4)") for name in ("mask", "bias")),
+    *(
+        (shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4) ... 4 keys of (2,) heads.")
+        for name in ("mask", "bias")
+    ),
     *(
         (
             shaped(Q=Q, K=K, V=V) | {"grouped": True},
@@ -360,6 +377,9 @@ def test_what_cannot_be_is_refused_in_one_sentence(options, said):
     with pytest.raises(UsageError if "no mask" in said else InputError) as refused:
         attend(**SQUARE | options)
     assert all(part in str(refused.value) for part in said.split(" ... "))
+    assert ("grouped=True" in said) == (
+        "grouped=True" in str(refused.value)
+    ) and "detach" not in refused.value.hint
     if "threads" in options:
         with pytest.raises(InputError, match="threads"):
             strongest_links(**SQUARE, k=1, **options)

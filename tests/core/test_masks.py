@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from attn_cli import Settings, trace_self
-from attn_cli.core.masks import Mask, joined, named, rule_named, with_padding
+from attn_cli.core.masks import Mask, joined, mask_examples, named, rule_named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
 from tests.thorough import often
@@ -35,9 +35,10 @@ def test_a_rule_lets_a_query_look_where_its_definition_says(name, n_q, n_k, a, b
 
 
 UNKNOWN = "casual Causal causal:1 window window: window:-1 window:x window:N window:1:2:3 window:1: window::1"
+UNKNOWN += " window:1:-1 window:1000000000 window:\u0661"
 
 
-@pytest.mark.parametrize("name", [*UNKNOWN.split(), "window:1:-1", ""])
+@pytest.mark.parametrize("name", [*UNKNOWN.split(), ""])
 def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
     with pytest.raises(UsageError, match="There is no mask") as refused:
         named(name, 2, 2)
@@ -49,13 +50,17 @@ def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
             trace_self("a b", Settings(embedding="random", mask=name))
 
 
-def test_a_window_of_two_numbers_is_told_in_words():
+def test_a_window_is_told_in_words_and_each_rule_has_an_example():
     for name, said in (
-        ("window:2:3", "from 2 places before its own to 3 places after it."),
-        ("window:0:1", "from its own place to 1 place after it."),
+        ("window:0", "keys that stand at most 0 places away."),
+        ("window:1", "keys that stand at most 1 place away."),
+        ("window:1200", "keys that stand at most 1,200 places away."),
+        ("window:2:3", "the keys from 2 places before its own to 3 places after it."),
+        ("window:0:1", "the keys from its own place to 1 place after it."),
     ):
         rule, numbers = rule_named(name)
-        assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
+        assert rule.words(True, *numbers) == f"A query may look at {said}"
+    assert mask_examples() == ("none", "causal", "causal-bottom-right", "window:1", "window:1:1")
 
 
 # Some rows and some keys of a mask, for those who go over it tile by tile

@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from attn_cli.text.languages import ENGLISH, LANGUAGES, MOST, foreign_words
+from attn_cli.text.languages import ENGLISH, LANGUAGES, foreign_words
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors import bundled
 from attn_cli.vectors.spelling import forms
@@ -79,9 +79,36 @@ def test_a_word_of_the_lists_is_in_one_of_them_and_written_as_it_is_compared():
 
 
 def test_a_long_text_is_read_at_its_beginning():
-    words = FRENCH.split()
-    assert foreign_words(["the", "cat"] * MOST + words * MOST, {"boit", "lait"}) == ()
-    assert foreign_words(words * MOST, {"boit", "lait"}) == ("Le", "du")
+    words, cat = FRENCH.split(), ["cat"]
+    assert foreign_words(cat * 1000 + words * 1000, {"boit", "lait"}) == ()
+    assert foreign_words(cat * 50 + words * 190 + cat * 1000, {"boit", "lait"}) == ("Le", "du")
+    assert foreign_words(words * 900, {"boit", "lait"}) == ("Le", "du")
+
+
+# How many own, shared and English words, unknown ones in small letters and with a capital, and others a text has.
+TOLD = {
+    True: "200200 211200 200102 110110 100201 020200 020120 010120 001300",
+    False: "200100 201300 200103 200203 110020 120202 020110 030100 020121 200003",
+}
+
+
+def test_how_many_words_of_a_language_and_unknown_ones_are_enough():
+    known = ("dans avec vous", "les du au", "the of")
+    unknown, names, others = "zqa zqb zqc", "Zqd Zqe Zqf", "cat hen dog"
+    for is_told, texts in TOLD.items():
+        for text in texts.split():
+            kinds = zip((*known, unknown, names, others), map(int, text), strict=True)
+            tokens = [word for words, count in kinds for word in words.split()[:count]]
+            found = foreign_words(tokens, {*f"{unknown} {names} {known[0]}".split()})
+            own, shared = (words.split()[: int(n)] for words, n in zip(known[:2], text[:2], strict=True))
+            assert found == (tuple(own + shared) if is_told else ()), text
+
+
+def test_signs_within_words_and_marks_and_numbers_between_them_are_those_of_prose():
+    words = ["dans", "avec", "zq-a", "l'zq", "d’zq", "Dans"]
+    assert foreign_words([*words, "3", "…"], {"zq-a"}, ("—",)) == ("dans", "avec", "Dans")
+    for sign in ("=", "x1"):
+        assert foreign_words([*words, sign], {"zq-a"}) == foreign_words(words, {"zq-a"}, (sign,)) == ()
 
 
 # What attn says of it.

@@ -55,7 +55,7 @@ def test_english_clitics_are_split_off_as_treebanks_do_and_symbols_stand_alone(t
 PUNCTUATED = """
 Manchester United hopes to perform better. => 6 . | Well, (yes) -- no?! => 3 , ( ) -- ? ! | 。、「」 => 0 。 、 「 」
 “Quoted” … «dots» => 2 “ ” … « » | 'tis 'so' => 2 ' ' ' | -5 .5 _x_ end... => 4 - . _ _ ...
-#tag @me 5% a/b & c*d => 7 # @ % / & *
+#tag @me 5% a/b & c*d => 7 # @ % / & * | wow!! what?? **so** 2=2 => 6 !! ?? ** **
 """
 
 
@@ -88,7 +88,7 @@ def squeezed(text):
 
 @laws
 @given(any_text)
-@example("a\u200db \ud800 x\u00adx")
+@example("a\u200db \ud800 x\u00adx \x1c\x1f\x85")
 def test_all_but_white_space_is_a_token_or_dropped_and_no_letter_digit_mark_or_symbol_is_dropped(text):
     for keep in (False, True):
         found = tokenize(text, keep_punctuation=keep)

@@ -47,7 +47,7 @@ ODD = """
 ▁a ▁▁▁ ▁b => a ▁▁▁ b | <s> dé jà</w> vu</w> </s> => <s> déjà vu </s> | Ж ук</w> => Жук | a</w> </w> => a </w>
 ĠÃ Ġcat => <0xC3> cat | ▁x ▁ <0xFF> => x <0xFF> | ▁caf <0xC3> => caf<0xC3> | Ġ汉 Ġcat => Ġ汉 cat | a Ġ Ġb => a Ġ b
 ĠcafÃ ĠðŁĺ => caf<0xC3> <0xF0><0x9F><0x98> | <s> ðŁĺ Ģ </s> => <s> 😀 </s> | <s> ð Ł ĺ Ģ </s> => <s> 😀 </s>
-<s> <0xF0> <0x9F> <0x98> <0x80> </s> => <s> 😀 </s>
+<s> <0xF0> <0x9F> <0x98> <0x80> </s> => <s> 😀 </s> | Hi ĉa čb ċc Čd => Hi a b c d
 """
 
 

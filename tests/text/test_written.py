@@ -19,6 +19,7 @@ from attn_cli.text.written import CAPITAL, CAPITALS, SMALL, cased, in_writing
         ('He said, "No.', '" then he slept', '" Then he slept'),  # the quote of the text before is closed
         ("", "what ! no . it 's 3 .", "What! No. It's 3."),
         ("1903", ". the end", ". The end"),
+        ("", "( it cost $ 5 . ) it ’s so .", "(It cost $5.) It’s so."),
     ],
 )
 def test_words_are_written_with_spaces_quotes_and_capitals(before, words, text):

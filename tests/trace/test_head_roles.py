@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_cli.trace import head_roles
-from attn_cli.trace.head_roles import BAG, MIXED, PATTERNS, Text, find_patterns, measure
+from attn_cli.trace.head_roles import BAG, MIXED, PATTERNS, Pattern, Text, find_patterns, measure
 
 N, HALF = 16, 8
 WORDS = [f"w{i}" for i in np.random.default_rng(3).permutation(HALF)]
@@ -77,6 +77,25 @@ def test_chance_in_a_short_text_is_no_role_and_two_equal_shares_are_mixed():
     assert role(half, CAUSAL).name == MIXED
 
 
+THRESHOLDS = [  # shares of two patterns, a uniform head's share of them, the rows that have one; bag-of-words; a name
+    *((0.75, 0.1, 0.5, 2, 0.0, "previous"), (0.74, 0.1, 0.5, 2, 0.0, MIXED), (0.75, 0.1, 0.5, 1, 0.0, MIXED)),
+    *(
+        (0.8, 0.7, 0.0, 2, 0.0, "previous"),
+        (0.8, 0.71, 0.0, 2, 0.0, MIXED),
+        (0.7, 0.8, 0.0, 2, 0.0, "itself"),
+    ),
+    *((0.1, 0.1, 0.0, 2, 0.8, BAG), (0.1, 0.1, 0.0, 2, 0.79, MIXED), (0.1, 0.1, 0.0, 2, None, MIXED)),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "even", "rows", "bag", "name"), THRESHOLDS)
+def test_a_head_is_named_from_half_of_the_way_to_all_and_a_tenth_above_the_others(
+    one, other, even, rows, bag, name
+):
+    patterns = dict.fromkeys(("previous", "itself"), Pattern(ALL, np.ones(rows, bool), even))
+    assert head_roles.named({"previous": one, "itself": other, BAG: bag}, patterns) == name
+
+
 def test_a_fully_masked_row_does_not_count():
     allowed = CAUSAL.copy()
     allowed[0] = False
@@ -84,6 +103,7 @@ def test_a_fully_masked_row_does_not_count():
     weights[0] = 0
     found = role(weights, allowed)
     assert (found.name, found.share, found.entropy) == ("itself", 1.0, 0.0)
+    assert role(allowed / N, allowed).entropy == pytest.approx(np.mean(np.log2(np.arange(2, N + 1))))
     nothing = role(np.zeros((N, N)), np.zeros((N, N), np.bool_))
     assert nothing.name == MIXED and nothing.entropy is None and set(nothing.shares.values()) == {None}
     np.testing.assert_allclose(head_roles.rolled_out(None, np.zeros((1, 4, 4))), np.eye(4))

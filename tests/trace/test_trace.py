@@ -58,7 +58,10 @@ def test_nothing_in_a_trace_can_be_changed(settings):
 def test_a_trace_does_not_follow_what_is_done_to_the_given_matrices_later(names):
     given = {name: np.random.default_rng(n).standard_normal((3, 3)) for n, name in enumerate(names)}
     given["mask"] = np.tri(3, dtype=bool)
-    trace = trace_matrices("compute", given_from(given, "given"), Settings())
+    seen = {name: array[:] for name, array in given.items()}  # read-only views do not protect them
+    for array in seen.values():
+        array.setflags(write=False)
+    trace = trace_matrices("compute", given_from(seen, "given"), Settings())
     before = json.dumps(trace.to_dict(steps=True))
     for array in given.values():
         array[...] = 0
