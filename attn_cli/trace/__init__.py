@@ -143,9 +143,9 @@ def _entropy(shown: Shown) -> object:
 
 
 def _bits(shown: Shown, head: Head) -> list[float | None]:
-    mask, bits = shown.trace.mask_of(head), entropy(head.weights[shown.held]).tolist()
+    mask, bits = shown.trace.mask_of(head), entropy(head.weights[shown.listed]).tolist()
     return [
-        bit if mask is None or mask[row].any() else None for bit, row in zip(bits, shown.held, strict=True)
+        bit if mask is None or mask[row].any() else None for bit, row in zip(bits, shown.listed, strict=True)
     ]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.core.heads import QK
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline import attend
@@ -256,6 +257,8 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
     matrices = "weights", "scores", "scaled_scores", "masked_scores"
     assert all(record["heads"][0][name] is None for name in matrices)
     close(record["heads"][0]["q"], whole.heads[0].q)
+    for key in ("mask", "diagnostics", "entropy", "summary"):  # which are as short
+        assert_alike(part.to_dict(keys=[key]), whole.to_dict(keys=[key]))
     wanted = []
     for i, row in enumerate(whole.weights.tolist()):
         may = [j for j in range(6) if whole.mask is None or whole.mask[i, j]]
@@ -295,6 +298,11 @@ def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings
     assert record["condensed"] is True and record["weights"] is None and record["mask"] is None
     seen = (1010 if whole.mask is None else int(whole.mask[i].sum()) for i in part.listed)
     assert len(record["links"]) == sum(min(settings.top or 5, keys) for keys in seen)
+    if record["long_view"] is not None:
+        wanted = np.ones((1010, 1010)) if whole.mask is None else whole.mask
+        found = record["long_view"]
+        assert found["allowed"] == [wanted[i].sum() for i in part.listed]
+        assert np.sum(found["map"]["allowed"]) == wanted.sum()
     assert part.mask_name == "none" or any(part.mask_name in note for note in part.notes)
     row, same_row = part.row(part.focus[0], part.heads[0]), whole.row(part.focus[0], whole.heads[0])
     close(row.weights, same_row.weights)
@@ -311,3 +319,27 @@ def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights_and_heads_tak
 def test_a_million_cells_are_still_shown_whole():
     trace = trace_cross(" ".join(["a"] * 1000), " ".join(["b"] * 1000), RANDOM)
     assert not trace.condensed and trace.weights.shape == (1000, 1000)
+
+
+def test_a_record_has_the_rows_that_are_asked_for_and_of_each_head_what_is_its_own():
+    mask = np.array([np.tri(3), np.tri(3).T], bool)
+    X = np.random.default_rng(0).standard_normal((3, 4))
+    given = given_from({"X": X, "heads": 2, "mask": mask}, "given")
+    of_two = trace_matrices("compute", given, Settings(head="all", query="q2"))
+    record = of_two.to_dict(walked=True)
+    assert [head["mask"] for head in record["heads"]] == mask[:, 2:].tolist()
+    assert {one["query_index"] for one in record["because"]} == {2} == {*of_two.focus}
+    assert of_two.to_dict(keys=["acts", "query_rows"]) == {"acts": None, "query_rows": [2]}
+    turned = QK(X[:, :2] + 1, X[:, 2:] + 1)
+    options = Settings(query="q2", top=1, knock_out=("0.1", "2.mlp"))
+    heads = [dataclasses.replace(head, layer=5, rotated=turned) for head in of_two.heads]
+    layered = dataclasses.replace(of_two, heads=tuple(heads), shown=heads[1], settings=options)
+    record = layered.to_dict(steps=True)
+    assert (record["head"], record["heads"][1]["layer"], record["heads"][1]["mask"]) == ("1", 5, None)
+    assert record["knock_out"] == {"parts": ["0.1", "2.mlp"], "with": "zero"}
+    assert record["heads"][0]["q_turned"] == turned.q[2:].tolist()
+    assert record["heads"][0]["k_turned"] == turned.k.tolist()
+    plain = trace_self("a b", RANDOM)
+    assert plain.to_dict(keys={"heads": {"name": None, "links": None}})["heads"] == []
+    layered = dataclasses.replace(plain, projection=plain.projection._replace(layer=7))
+    assert [head["layer"] for head in layered.to_dict(steps=True)["heads"]] == [7]
