@@ -84,8 +84,11 @@ def own(text):
 # What is checked, settings, and what is said, but for what is always said.
 BESIDE = """
 model seed=1 => --seed changes nothing in a model on disk: nothing in it is random
-model pad=1 => --pad changes nothing in a model on disk: one text is read, without padding
+model layout=in-out => --layout changes nothing in a model on disk: its files say how its weights are laid out
+model positions=none => --positions changes nothing in a model on disk: it encodes positions in its own way
+model pad_side=left => --pad-side changes nothing in a model on disk: one text is read, without padding
 model tokenizer=characters => --model takes the place of --tokenizer | model mask=causal score=dot =>
+model keep_punctuation=1 => --model takes the place of --keep-punctuation
 without_model next=1 => --next needs a model that says what comes next. Give one with -p language or --model
 without_model pair=a => --pair needs a model that reads pairs of texts. Give one with --model
 without_model join_pieces=1 says => --join-pieces needs a model whose tokens are word pieces. Give one with --model
@@ -180,12 +183,16 @@ def test_what_a_command_shows_when_nothing_is_asked_gives_way_to_what_is_asked()
 
 
 def test_a_token_is_found_as_written_then_in_any_case_then_by_its_number():
-    tokens = ("Us", "us", "straße", "7", *["x"] * 30, "fox")
-    for query, rows in {"us": (1,), "US": (0, 1), "STRASSE": (2,), "7": (3,), "4": (4,), "34": (34,)}.items():
+    tokens = ("Us", "us", "straße", "7", "335", *["x"] * 30, "fox")
+    for query, rows in {"us": (1,), "US": (0, 1), "STRASSE": (2,), "7": (3,), "4": (4,), "35": (35,)}.items():
         assert settings.find_rows(query, tokens) == rows
-    hint = "Give a token of the text, or its number from 0 to 34."
+    hint = "Give a token of the text, or its number from 0 to 35."
     for query, option, said in (
-        ("35", "--query", f"There is no token '35' to look from. {hint} [--query]"),
+        *(
+            (one, "--query", f"There is no token '{one}' to look from. {hint} [--query]")
+            for one in ("36", "336")
+        ),
+        ("0000000004", "--query", f"There is no token '0000000004' to look from. {hint} [--query]"),
         ("fxo", "--versus", f"There is no token 'fxo' to look at. Did you mean fox? {hint} [--versus]"),
         ("\x1b" + "a" * 70, "--swap", f"There is no token '^[{'a' * 59}' to replace. {hint} [--swap]"),
     ):
@@ -217,7 +224,7 @@ def test_where_a_result_goes_and_whether_it_is_json(tmp_path):
 
 def test_chosen_keys_stand_in_the_order_of_a_record_with_schema_and_kind():
     assert chosen_keys(None, "self") is chosen_keys("weights,all", "self") is None
-    found = chosen_keys("heads.name, weights ,heads.layer,kind", "self")
+    found = chosen_keys("heads.layer, weights ,heads.name,kind", "self")
     assert names_of(found) == ["schema", "kind", "weights", "heads.name", "heads.layer"]
     assert keys_named(["a.b", "a", "a.c", "d.e.f"]) == {"a": None, "d": {"e": {"f": None}}}
     record = {
@@ -228,6 +235,7 @@ def test_chosen_keys_stand_in_the_order_of_a_record_with_schema_and_kind():
     }
     heads = [{"name": "0", "layer": None}, {"name": "1", "layer": None}]
     assert cut(record, found) == record | {"heads": heads}
+    assert cut({"learned": None}, {"learned": {"model": None}}) == {"learned": None}
     for fields, said in {
         "schema,kind": "--fields names no key but schema and kind, which are always there. Try: --fields ",
         "acts": "JSON of kind self has no key 'acts'. attn schema names the keys of each kind. [--fields]",
@@ -253,7 +261,7 @@ def test_names_in_a_sentence_are_cut_counted_and_never_none():
     assert [errors.fixed(one, 1, "e") for one in (-4e-7, -0.0)] == ["-4.0e-07", "0.0e+00"]
     assert errors.near_names("SCALD", ["Scaled", "dot"]) == ["Scaled"]
     assert [errors.shell_quote(word, double=True) for word in ("wow!", "it's")] == ["'wow!'", '"it\'s"']
-    assert errors.visible("a\U000e01efb!\ufe0f") == "a<U+E01EF>b!\ufe0f"
+    assert errors.visible("a\x7f\U000e01efb!\ufe0f") == "a^?<U+E01EF>b!\ufe0f"
 
 
 def test_an_error_is_a_sentence_with_the_first_line_of_its_hint_and_names_the_place_in_the_whole():

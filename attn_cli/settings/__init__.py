@@ -315,14 +315,14 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     `words` says whether there is a text, rather than matrices. `learned` says whether the projection is a learned
     model, `has_x` whether there are vectors X that Q, K and V are made of.
     """
-    drawn, masked = settings.embedding == "random", settings.mask is not None
+    drawn = settings.embedding == "random"
     from_file = settings.projection not in (None, "identity", "random", LIKENESS) and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
     idle = {  # by option: where it counts for nothing, and what is said then
         "dim": (not drawn, "only with random vectors"),
         "layout": (words and not from_file, "only with weights from a file"),
         "pad_side": (not settings.pad, "only with --pad"),
-        "mask_true": (not (masked and looks_like_file(str(settings.mask))), "only with a mask from a file"),
+        "mask_true": (not looks_like_file(str(settings.mask)), "only with a mask from a file"),
         "tokenizer": (not words, "only with a text"),
         "heads": (by_default, ""),
         "layer": (not learned, "only with a learned model"),
