@@ -185,7 +185,7 @@ def as_typed(record: object, but: Sequence[str] = (), short: bool = False) -> li
         if one.is_repeated:
             found += [part for each in value for part in (one.option, str(each))]
         elif isinstance(value, bool):
-            found.append(one.option if value else f"--no-{one.option[2:]}")
+            found.append(one.option)  # which is off by default
         else:
             written = f"{value:.12g}" if isinstance(value, float) else str(value)
             found += [(short and one.short) or one.option, written]

@@ -113,6 +113,7 @@ def test_dropped_punctuation_is_listed_for_both_sides():
 def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_adds_for_distances(head):
     settings = dataclasses.replace(LEARNED, head=head)
     alone, crossed = trace_self(TEXT, settings), trace_cross(TEXT, TEXT, settings)
+    assert alone.is_self and not crossed.is_self
     assert any("istance" in note and "left out" in note for note in crossed.notes)
     assert not any("istance" in note for note in alone.notes)
     for one, other in zip(alone.heads, crossed.heads, strict=True):
@@ -196,24 +197,16 @@ def test_json_says_what_is_known_of_a_learned_head():
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
 
 
-COUNTS = [LEARNED, Settings(layer=0, oov="model"), Settings(heads=2, projection="identity")]
-COUNTS += [changed(layout="in-out", projection="file")]
-CHANGES_NOTHING = [
-    *((Settings(layer=3, projection="identity"), ["--layer"]), (Settings(heads=2), ["--heads"])),
-    *((changed(layer=3, projection="file"), ["--layer"]), (changed(oov="zero"), ["--oov"])),
-    (Settings(layout="in-out", projection="roles-deep"), ["--layout"]),
-    *((one, []) for one in COUNTS),
-]
-
-
-@pytest.mark.parametrize(("settings", "options"), CHANGES_NOTHING)
-def test_an_option_that_changes_nothing_is_noted_and_one_that_counts_is_not(settings, options, tmp_path):
-    if settings.projection == "file":
-        path = tmp_path / "W.json"
-        path.write_text(json.dumps({name: np.eye(6).tolist() for name in ("W_q", "W_k", "W_v")}))
-        settings = dataclasses.replace(settings, projection=str(path))
-    notes = [note for note in trace_self("She likes coffee", settings).notes if note.startswith("--")]
-    assert [note.split()[0] for note in notes] == options
+def test_an_option_that_changes_nothing_is_noted_and_one_that_counts_is_not():
+    layout, layer = Settings(layout="in-out", projection="roles-deep"), Settings(layer=0, oov="model")
+    for settings, option in (
+        (layout, "--layout"),
+        (changed(oov="zero"), "--oov"),
+        (layer, None),
+        (LEARNED, None),
+    ):
+        notes = [note for note in trace_self("She likes coffee", settings).notes if note.startswith("--")]
+        assert [note.split()[0] for note in notes] == [option] * (option is not None)
 
 
 # -q and --top
@@ -235,17 +228,11 @@ def test_a_query_keeps_the_rows_of_its_token_or_number_and_their_numbers(query, 
         assert_alike(part[name], whole[name])
 
 
-def test_a_token_as_written_comes_before_one_in_another_case_and_before_a_number():
-    for query, rows in {"us": (1,), "US": (0, 1), "1": (2,), "3": (3,)}.items():
-        assert trace_self("Us us 1 0", changed(query=query)).focus == rows
-
-
-@pytest.mark.parametrize("query", ["coffe", "6", "-1", "1.0", "", "9" * 30, "²"])
-def test_a_query_that_names_nothing_is_wrong_usage(query):
-    with pytest.raises(UsageError) as refused:
-        trace_self(TEXT, changed(query=query))
-    assert refused.value.option == "--query"
-    assert "0 to 5" in refused.value.hint
+def test_a_query_that_names_nothing_is_wrong_usage():
+    for query in ("coffe", "6", "-1", "1.0", "", "9" * 5000, "²"):
+        with pytest.raises(UsageError, match="0 to 5") as refused:
+            trace_self(TEXT, changed(query=query))
+        assert refused.value.option == "--query"
 
 
 @pytest.mark.parametrize("top", [1, 2, 6, 100])
@@ -343,3 +330,30 @@ def test_a_record_has_the_rows_that_are_asked_for_and_of_each_head_what_is_its_o
     assert plain.to_dict(keys={"heads": {"name": None, "links": None}})["heads"] == []
     layered = dataclasses.replace(plain, projection=plain.projection._replace(layer=7))
     assert [head["layer"] for head in layered.to_dict(steps=True)["heads"]] == [7]
+
+
+def test_a_trace_says_in_a_line_what_it_is_of_and_where_its_own_tokens_stand():
+    wide = trace_cross("a\x1b b c d e f g", "k " * 1200, changed(heads=2, head="1", tokenizer="whitespace"))
+    assert repr(wide) == "<Trace cross: 7 queries x 1,200 keys, head 1 (one of 2); a^[ b c d e f ...>"
+    plain, mean = trace_self(TEXT, RANDOM), trace_self(TEXT, changed(heads=2, head="mean"))
+    assert repr(plain) == "<Trace self: 6 queries x 6 keys, head 0; She likes coffee She likes tea>"
+    assert (plain.stepped_head, mean.stepped_head) == (plain.shown, mean.heads[0])
+    assert mean.row(1, mean.heads[1]).weights == mean.heads[1].weights[1].tolist() and mean.row(1) is None
+    for side, places in (("left", (2, 3)), ("right", (0, 1))):
+        padded = trace_self("a b", changed(pad=2, pad_side=side, query="a"))
+        assert [padded.place(i) for i in places] == [0, 1]
+        seen = padded.visible_weights(padded.shown, places[1:])
+        assert np.isnan(seen[0]).tolist() == [j not in places for j in range(4)]
+
+
+def test_only_what_the_temperature_scales_tells_the_temperature_and_distances_hide_what_length_decides():
+    numbers = {"Q": [[1.0, 0.0]], "K": [[1.1, 1.1], [1.0, 0.0]], "V": [[1.0], [2.0]], "scale": 1.0}
+    plain, far = (given_from(numbers | more, "given") for more in ({}, {"position_scores": [[0.5, 0.0]]}))
+    of_plain, of_far = (trace_matrices("compute", one, Settings(temperature=2)) for one in (plain, far))
+    (known,), (other,) = of_plain.diagnoses(), of_far.diagnoses()
+    assert (known.longer, known.nearer) == (0, 1)
+    assert known.temperature_95 == pytest.approx(0.1 / math.log(19))
+    assert (other.longer, other.temperature_95) == (None, None)
+    assert [one.temperature_95 for one in of_plain.diagnoses(with_temperature=False)] == [None]
+    (learned, *_) = trace_self(TEXT, LEARNED).diagnoses()
+    assert learned.longer is None and learned.temperature_95 > 0
