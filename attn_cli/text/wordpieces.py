@@ -103,7 +103,7 @@ def words(tokens: Sequence[str], found: str | None) -> list[Word]:
     made = []
     for start, stop in zip(starts, stops, strict=True):
         run = tokens[start:stop]
-        made.append(Word(_name(found, run), start, len(run), len(run) == 1 and is_special(run[0])))
+        made.append(Word(_name(found, run), start, len(run), is_special(run[0])))
     return made
 
 

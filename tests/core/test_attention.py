@@ -385,6 +385,20 @@ def test_what_cannot_be_is_refused_in_one_sentence(options, said):
             strongest_links(**SQUARE, k=1, **options)
 
 
+def test_links_are_one_head_s_at_least_one_and_what_distances_add_is_a_number():
+    with pytest.raises(InputError, match=r"^Give one head: matrices without leading axes\.$"):
+        strongest_links(**drawn((2,), 3, 3), k=1)
+    for k in (0, -1, 1.5, "2"):
+        with pytest.raises(InputError, match=rf"^k cannot be {k!r}\. Give a whole number, 1 or more\.$"):
+            strongest_links(**SQUARE, k=k)
+    position = heads.Position(np.array([[2.0], [-1.0], [0.5]]), np.array([1.0, 1.0, 3.0]))
+    q = np.array([[1.0], [4.0]], np.float32)
+    assert position.by_distance(q, 2.0).tolist() == [[6, 0, 7], [18, -6, 10]]
+    for sign in (1e38, -1e38):
+        with pytest.raises(InputError, match=r"^The position term is more than a number can hold\."):
+            position.by_distance(q, sign)
+
+
 @pytest.mark.parametrize("n", [20, 200])
 @pytest.mark.parametrize("scale", [nan, inf, -inf, 1e39, 1e300])
 def test_a_scale_with_which_no_score_is_finite_is_refused(scale, n):

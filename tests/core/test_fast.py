@@ -377,6 +377,14 @@ def two_of_blas(monkeypatch):
     set_blas(before)
 
 
+def test_as_many_threads_work_as_there_are_processors_to_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert pool.processors() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert pool.processors() == 1
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_each_task_is_done_once_with_one_thread_of_blas_and_then_as_before(threads, two_of_blas):
     before, done, seen, reports = blas(), [], set(), []

@@ -67,12 +67,33 @@ def test_spaces_and_lines_are_joined_as_a_reader_expects_and_byte_level_tokens_a
         assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
 
 
-FRAMES = ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_start|>", "<bos>")
-WORDS = ("[UNK]", "[MASK]", "<unk>", "cat", "[", "<", "<|", "s", "<b>", "[red]", "")
+FRAMING = "[CLS] [SEP] [PAD] <s> </s> <pad> <cls> <sep> <bos> <eos> <eod> <start_of_turn> <end_of_turn>"
+FRAMES = [*FRAMING.split(), "<|endoftext|>", "<|im_start|>", "<\uff5cend\uff5c>", "<|pad|>"]
+WORDS = (
+    "[UNK]",
+    "[MASK]",
+    "<unk>",
+    "<mask>",
+    "<extra_id_07>",
+    "cat",
+    "pad",
+    "[",
+    "<",
+    "<|",
+    "s",
+    "<b>",
+    "[red]",
+    "",
+)
 
 
 def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not():
-    assert [token for token in FRAMES + WORDS if pieces.is_special(token)] == [*FRAMES]
+    assert [token for token in (*FRAMES, *WORDS) if pieces.is_special(token)] == FRAMES
+    assert [token for token in (*FRAMES, *WORDS) if pieces.is_padding(token)] == ["[PAD]", "<pad>", "<|pad|>"]
+    for token in (*FRAMES, *WORDS[:5]):
+        found = pieces.words(["▁a", token, "b"], "sentencepiece")
+        assert [word.name for word in found] == ["a", token, "b"]
+        assert [word.is_special for word in found] == [False, token in FRAMES, False]
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())

@@ -332,12 +332,15 @@ def test_a_record_has_the_rows_that_are_asked_for_and_of_each_head_what_is_its_o
     assert [head["layer"] for head in layered.to_dict(steps=True)["heads"]] == [7]
 
 
-def test_a_trace_says_in_a_line_what_it_is_of_and_where_its_own_tokens_stand():
+def test_a_trace_says_in_a_line_what_it_is_of_which_heads_are_shown_and_where_its_tokens_stand():
     wide = trace_cross("a\x1b b c d e f g", "k " * 1200, changed(heads=2, head="1", tokenizer="whitespace"))
     assert repr(wide) == "<Trace cross: 7 queries x 1,200 keys, head 1 (one of 2); a^[ b c d e f ...>"
     plain, mean = trace_self(TEXT, RANDOM), trace_self(TEXT, changed(heads=2, head="mean"))
     assert repr(plain) == "<Trace self: 6 queries x 6 keys, head 0; She likes coffee She likes tea>"
     assert (plain.stepped_head, mean.stepped_head) == (plain.shown, mean.heads[0])
+    every = trace_self(TEXT, changed(heads=2, every_head=True))
+    assert (len(every.heads), every.shown_heads, mean.shown_heads) == (2, (every.shown,), mean.heads)
+    assert dataclasses.replace(plain, settings=changed(measure="norm")).drawn == "weight"
     assert mean.row(1, mean.heads[1]).weights == mean.heads[1].weights[1].tolist() and mean.row(1) is None
     for side, places in (("left", (2, 3)), ("right", (0, 1))):
         padded = trace_self("a b", changed(pad=2, pad_side=side, query="a"))
