@@ -1,12 +1,15 @@
 """Settings as Python has them: what a value can be, what counts beside what, and the words of errors."""
 
+import dataclasses
+import json
 import math
 
 import pytest
 
 from attn_cli import Settings, errors, settings
 from attn_cli.errors import AttnError, InputError, NotFinite, SettingError, UsageError
-from attn_cli.settings import View
+from attn_cli.io.files import data_path
+from attn_cli.settings import View, training
 from attn_cli.settings.declare import area_of, as_typed, declared, size_of
 from attn_cli.settings.output import chosen_keys, cut, is_json, keys_named, names_of
 from tests.cli.tables import pairs
@@ -48,6 +51,22 @@ def test_options_are_typed_anew_where_they_are_not_the_default():
     short = ["--keep-punctuation", "--score", "dot", "-t", "0.333333333333"]
     assert as_typed(made, ("mask", "without"), short=True) == short
     assert as_typed(View(tidy=True, color="never")) == ["--tidy", "--color", "never"]
+
+
+def told_by(name):
+    """Return what a bundled file says of itself, as JSON."""
+    data = data_path(name).read_bytes()
+    about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    return {key: json.loads(value) for key, value in about.items() if value[:1] == "{"}
+
+
+def test_training_is_usually_as_the_bundled_files_say_that_they_were_made():
+    vectors, model = told_by("word2vec.safetensors"), told_by("roles.safetensors")["facts"]["settings"]
+    assert dataclasses.asdict(training.VectorTraining()) == vectors["settings"]
+    ngrams, usual = training.SubwordTraining(), dataclasses.asdict(training.ModelTraining())
+    assert [ngrams.buckets, ngrams.rank] == [vectors["ngrams"][key] for key in ("rows", "numbers")]
+    own = {"relations": None, "epochs": 12, "bits": "16", "itself": 0}
+    assert usual == {name: model[name] for name in usual} | own
 
 
 def test_a_text_and_a_word_may_be_as_long_as_is_said_in_bytes():

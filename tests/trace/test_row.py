@@ -70,6 +70,8 @@ def test_a_row_that_may_look_at_nothing_has_no_entropy(at):
 def test_the_most_that_entropy_can_be_counts_allowed_keys_and_a_row_with_one_is_not_nearly_uniform():
     found = trace_masked("a a a a", Settings(embedding="random")).diagnoses()
     assert [d.most for d in found] == [0.0, 1.0, math.log2(3), 2.0]
+    asked = trace_masked("a a a a", Settings(embedding="random", query="2")).diagnoses()
+    assert asked == found[2:3] and asked[0].most == math.log2(3)
     assert [d.nearly_uniform for d in found] == [False, True, True, True]
     of_mean = trace_self("a b c", Settings(embedding="random", dim=4, heads=2, head="mean")).diagnoses()
     assert all(d.entropy is not None and d.temperature_95 is None and d.longer is None for d in of_mean)
