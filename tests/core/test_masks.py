@@ -32,6 +32,11 @@ def test_a_rule_lets_a_query_look_where_its_definition_says(name, n_q, n_k, a, b
     wanted = [[RULES[name](i, j, n_q, n_k, a, b) for j in range(n_k)] for i in range(n_q)]
     assert whole(named(name.format(a, b), n_q, n_k)).tolist() == wanted
     assert named("none", n_q, n_k) is None
+    rule, numbers = rule_named(name.format(a, b))  # and so do a script's line and a page's, read as Python
+    known = {"np": np, "n_q": n_q, "n_k": n_k, "a": a, "b": b, "abs": abs}
+    np.testing.assert_array_equal(eval(rule.lines["numpy"].format(*numbers), known), wanted)
+    on_page = rule.javascript.replace("Math.abs", "abs").replace("&&", "and")
+    assert [[eval(on_page, known | {"i": i, "j": j}) for j in range(n_k)] for i in range(n_q)] == wanted
 
 
 UNKNOWN = "casual Causal causal:1 window window: window:-1 window:x window:N window:1:2:3 window:1: window::1"
@@ -50,16 +55,23 @@ def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
             trace_self("a b", Settings(embedding="random", mask=name))
 
 
-def test_a_window_is_told_in_words_and_each_rule_has_an_example():
-    for name, said in (
-        ("window:0", "keys that stand at most 0 places away."),
-        ("window:1", "keys that stand at most 1 place away."),
-        ("window:1200", "keys that stand at most 1,200 places away."),
-        ("window:2:3", "the keys from 2 places before its own to 3 places after it."),
-        ("window:0:1", "the keys from its own place to 1 place after it."),
-    ):
+TOLD = {  # of one text
+    "none": "Every query may look at every key.",
+    "causal": "Query i may look at the keys 0 to i: at itself and back.",
+    "causal-bottom-right": "The last query may look at every key, and each query before it at one key less.",
+    "window:0": "A query may look at keys that stand at most 0 places away.",
+    "window:1": "A query may look at keys that stand at most 1 place away.",
+    "window:1200": "A query may look at keys that stand at most 1,200 places away.",
+    "window:2:3": "A query may look at the keys from 2 places before its own to 3 places after it.",
+    "window:0:1": "A query may look at the keys from its own place to 1 place after it.",
+}
+
+
+def test_a_rule_is_told_in_words_and_has_an_example():
+    for name, said in TOLD.items():
         rule, numbers = rule_named(name)
-        assert rule.words(True, *numbers) == f"A query may look at {said}"
+        assert rule.words(True, *numbers) == said
+        assert rule.words(False, *numbers) == said.replace(": at itself and back", "")
     assert mask_examples() == ("none", "causal", "causal-bottom-right", "window:1", "window:1:1")
 
 
