@@ -183,7 +183,7 @@ def checked_attention(
     if bad_scores.any():
         *_, i, j = (int(n) for n in np.argwhere(bad_scores)[0])
         raise NotFinite(i, j)
-    if sink is not None and abs(sink) > float(np.finfo(steps.scores.dtype).max):
+    if sink is not None and not abs(sink) <= float(np.finfo(steps.scores.dtype).max):  # nor is NaN
         said = f"The sink's score, {sink:g}, is not a finite number in {steps.scores.dtype}."
         raise InputError(said, "Give one nearer zero, or use --dtype float64.")
     attended = (steps.weights > 0) & is_bad[..., np.newaxis, :] if is_bad.any() else is_bad

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
-from attn_cli.core import heads
+from attn_cli.core import heads, scores
 from attn_cli.core.attend import output_of, strongest_links
 from attn_cli.core.heads import HeadInput, checked_attention
 from attn_cli.core.masks import named
@@ -271,6 +271,18 @@ def test_a_cosine_does_not_depend_on_length_however_long_or_short():
         same([SCORES["cosine"].of(Q * length, K / length)], [SCORES["cosine"].of(Q, K)])
 
 
+def test_a_score_by_hand_has_the_products_and_the_lengths_and_an_unknown_one_the_names_there_are():
+    by_hand = SCORES["cosine"].by_hand([0.0, -2.0], [3.0, 4.0], -0.8, str)
+    assert by_hand == ("q·k", [("0.0×3.0", 0), ("(-2.0)×4.0", -8)], "; / (2.0 × 5.0) = -0.8")
+    scales = [
+        (scores.scale_of(name, 4), scores.position_scale_of(name, 4)) for name in ("scaled", "dot", "cosine")
+    ]
+    assert scales == [(0.5, 0.5), (1, 1), (1, 0.5)]
+    said = r"^There is no score 'dto'\. Did you mean dot\? Scores are scaled, dot, cosine\.$"
+    with pytest.raises(UsageError, match=said):
+        scores.score_named("dto")
+
+
 # The strongest links
 
 TIED = st.sampled_from([0, 0.25, 0.5, 1])
@@ -440,6 +452,20 @@ def test_a_tensor_that_numpy_cannot_read_is_one_clear_error(error, more):
     with pytest.raises(AttnError, match="bias") as caught:
         attend(Q, Q, Q, bias=odd, **more)
     assert "bias.detach().float()" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("sink", [inf, -inf, nan, 1e39])
+def test_a_sink_that_is_no_number_in_the_dtype_is_refused(sink):
+    said = rf"^The sink's score, {sink:g}, is not a finite number in float32\.".replace("+", r"\+")
+    with pytest.raises(InputError, match=said):
+        checked_attention(*np.ones((3, 2, 2), np.float32), sink=sink)
+
+
+def test_each_block_of_rows_is_reported_when_it_is_done(monkeypatch):
+    monkeypatch.setattr(heads, "BLOCK_CELLS", 6)
+    reports, head = [], HeadInput(*np.ones((3, 5, 3)), sink=0.5)
+    output_of(head, None, reports.append)
+    assert reports == [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 MORE = [{"by_distance": np.ones((3, 5)) * np.arange(5)}, {"sink": 1.0}, {"score": "cosine"}, {"softcap": 0.5}]
