@@ -232,6 +232,9 @@ def test_the_fast_way_is_left_where_the_largest_sum_of_products_has_no_correct_d
     nothing, V = near * 0, near[:, :1] * 0
     assert fits(near, near, V, scale=-1) and not fits(near * 1.2, near * 1.2, V)
     assert not fits(near, near, V, scale=-2) and not fits(nothing, nothing, V, scale=-np.finfo(dtype).max)
+    assert fits(nothing, nothing, V + 0.9 * most) and not fits(nothing, nothing, V + 1.1 * most)
+    large = dtype(1e15 if dtype is np.float32 else 1e140)
+    assert not fits(nothing, nothing + 2 * large, V, scale=1e-20) and fits(nothing, nothing + large / 2, V)
 
 
 def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from attn_cli import Settings, trace_self
-from attn_cli.core.masks import Mask, joined, mask_examples, named, rule_named, with_padding
+from attn_cli.core.masks import Mask, joined, mask_examples, named, rule_in, rule_named, widened, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
 from tests.thorough import often
@@ -73,6 +73,20 @@ def test_a_rule_is_told_in_words_and_has_an_example():
         assert rule.words(True, *numbers) == said
         assert rule.words(False, *numbers) == said.replace(": at itself and back", "")
     assert mask_examples() == ("none", "causal", "causal-bottom-right", "window:1", "window:1:1")
+
+
+def test_a_label_names_all_that_is_hidden_and_the_rule_is_found_in_it():
+    for rule in ("none", "causal", "window:1:2"):
+        for padding, excluded in ((range(0), ()), (range(1, 2), ()), (range(0), (0,)), (range(1, 2), (0, 1))):
+            label = Mask(rule, 3, 3, padding=padding, excluded=excluded).label
+            parts = [rule] * (rule != "none") + ["padding"] * len(padding) + ["words off"] * bool(excluded)
+            assert label == ", ".join(parts) and rule_in(label or rule) == rule
+
+
+def test_a_mask_of_a_part_allows_all_around_it_and_keeps_its_name():
+    found = widened(named("causal", 2, 2), 3, 4, range(1, 3), range(2, 4))
+    assert whole(found).tolist() == [[True] * 4, [True, True, True, False], [True] * 4]
+    assert (found.name, found.n_q, found.n_k) == ("causal", 3, 4)
 
 
 # Some rows and some keys of a mask, for those who go over it tile by tile
