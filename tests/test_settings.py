@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pickle
 
 import pytest
 
@@ -279,6 +280,7 @@ def test_names_in_a_sentence_are_cut_counted_and_never_none():
     assert [errors.count(n, "key", "keys") for n in (0, 1, 1200)] == ["0 keys", "1 key", "1,200 keys"]
     assert [errors.fixed(one, 1, "e") for one in (-4e-7, -0.0)] == ["-4.0e-07", "0.0e+00"]
     assert errors.near_names("SCALD", ["Scaled", "dot"]) == ["Scaled"]
+    assert [errors.as_utf8(word) for word in ("caf\udce9", "caf\udcc3\udca9")] == ["caf\ufffd", "café"]
     assert [errors.shell_quote(word, double=True) for word in ("wow!", "it's")] == ["'wow!'", '"it\'s"']
     assert errors.visible("a\x7f\U000e01efb!\ufe0f") == "a^?<U+E01EF>b!\ufe0f"
 
@@ -291,5 +293,13 @@ def test_an_error_is_a_sentence_with_the_first_line_of_its_hint_and_names_the_pl
     found = NotFinite(1, 2, ("a", "b"), ("c", "d", "e"))
     assert found.message == "The score of query 1 (b) and key 2 (e) is not a finite number."
     assert found.among([5, 7]).message == "The score of query 7 and key 2 is not a finite number."
+    for one in (
+        found,
+        UsageError("No.", "Try.", "--mask"),
+        SettingError("seed", "-1", "Give 0."),
+        errors.NoMemory(),
+    ):
+        again = pickle.loads(pickle.dumps(one))  # as it comes from another process
+        assert (type(again), str(again), vars(again)) == (type(one), str(one), vars(one))
     value = NotFinite(None, 1, keys=("c", "d")).among([5, 7])
     assert value.message == "The value vector of key 1 holds NaN or infinity, and it is attended to."

@@ -322,6 +322,7 @@ def test_a_record_has_the_rows_that_are_asked_for_and_of_each_head_what_is_its_o
     heads = [dataclasses.replace(head, layer=5, rotated=turned) for head in of_two.heads]
     layered = dataclasses.replace(of_two, heads=tuple(heads), shown=heads[1], settings=options)
     record = layered.to_dict(steps=True)
+    assert [head.label for head in (*heads, *of_two.heads)] == ["5.0", "5.1", "0", "1"]
     assert (record["head"], record["heads"][1]["layer"], record["heads"][1]["mask"]) == ("1", 5, None)
     assert record["knock_out"] == {"parts": ["0.1", "2.mlp"], "with": "zero"}
     assert record["heads"][0]["q_turned"] == turned.q[2:].tolist()
