@@ -83,6 +83,13 @@ def test_a_label_names_all_that_is_hidden_and_the_rule_is_found_in_it():
             assert label == ", ".join(parts) and rule_in(label or rule) == rule
 
 
+def test_of_several_masks_the_one_of_most_keys_stands_for_all():
+    masks = [with_padding(None, 2, 4, range(3, 4)), named("causal", 2, 3)]
+    for found in (joined(masks), joined(masks[::-1])):
+        assert found.n_k == 4 and whole(found).tolist() == [[True, *[False] * 3], [True, True, False, False]]
+    assert joined([]) is None
+
+
 def test_a_mask_of_a_part_allows_all_around_it_and_keeps_its_name():
     found = widened(named("causal", 2, 2), 3, 4, range(1, 3), range(2, 4))
     assert whole(found).tolist() == [[True] * 4, [True, True, True, False], [True] * 4]
