@@ -208,29 +208,17 @@ def test_a_token_is_found_as_written_then_in_any_case_then_by_its_number():
         assert settings.find_rows(query, tokens) == rows
     hint = "Give a token of the text, or its number from 0 to 35."
     for query, option, said in (
-        *(
-            (one, "--query", f"There is no token '{one}' to look from. {hint} [--query]")
-            for one in ("36", "336")
-        ),
-        ("0000000004", "--query", f"There is no token '0000000004' to look from. {hint} [--query]"),
-        ("fxo", "--versus", f"There is no token 'fxo' to look at. Did you mean fox? {hint} [--versus]"),
-        ("\x1b" + "a" * 70, "--swap", f"There is no token '^[{'a' * 59}' to replace. {hint} [--swap]"),
+        *((one, "--query", f"'{one}' to look from. {hint}") for one in ("36", "336", "0000000004")),
+        ("fxo", "--versus", f"'fxo' to look at. Did you mean fox? {hint}"),
+        ("\x1b" + "a" * 70, "--swap", f"'^[{'a' * 59}' to replace. {hint}"),
     ):
-        assert refusal(settings.find_rows, query, tokens, option) == said
+        assert refusal(settings.find_rows, query, tokens, option) == f"There is no token {said} [{option}]"
 
 
 def test_where_a_result_goes_and_whether_it_is_json(tmp_path):
     (tmp_path / "there").write_text("")
-    names = (
-        "-",
-        "/dev/stdout",
-        "/dev/fd/1",
-        "/proc/self/fd/1",
-        "/dev/null",
-        ".",
-        tmp_path / "there",
-        "no.txt",
-    )
+    devices = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/null")
+    names = (*devices, ".", "no.txt", tmp_path / "there")
     places = [View(), *(View(output=str(name)) for name in names)]
     assert [view.to_standard_output for view in places] == [True] * 5 + [False] * 4
     assert [view.to_ordinary_file for view in places] == [False] * 7 + [True] * 2
@@ -247,13 +235,8 @@ def test_chosen_keys_stand_in_the_order_of_a_record_with_schema_and_kind():
     found = chosen_keys("heads.layer, weights ,heads.name,kind", "self")
     assert names_of(found) == ["schema", "kind", "weights", "heads.name", "heads.layer"]
     assert keys_named(["a.b", "a", "a.c", "d.e.f"]) == {"a": None, "d": {"e": {"f": None}}}
-    record = {
-        "schema": "attn/1",
-        "kind": "self",
-        "weights": None,
-        "heads": [{"name": "0", "q": 2}, {"name": "1"}],
-    }
-    heads = [{"name": "0", "layer": None}, {"name": "1", "layer": None}]
+    record = {"schema": "attn/1", "kind": "self", "weights": None, "heads": [{"name": "0", "q": 2}, {}]}
+    heads = [{"name": "0", "layer": None}, {"name": None, "layer": None}]
     assert cut(record, found) == record | {"heads": heads}
     assert cut({"learned": None}, {"learned": {"model": None}}) == {"learned": None}
     for fields, said in {
@@ -293,12 +276,8 @@ def test_an_error_is_a_sentence_with_the_first_line_of_its_hint_and_names_the_pl
     found = NotFinite(1, 2, ("a", "b"), ("c", "d", "e"))
     assert found.message == "The score of query 1 (b) and key 2 (e) is not a finite number."
     assert found.among([5, 7]).message == "The score of query 7 and key 2 is not a finite number."
-    for one in (
-        found,
-        UsageError("No.", "Try.", "--mask"),
-        SettingError("seed", "-1", "Give 0."),
-        errors.NoMemory(),
-    ):
+    others = (UsageError("No.", "Try.", "--mask"), SettingError("seed", "-1", "Give 0."), errors.NoMemory())
+    for one in (found, *others):
         again = pickle.loads(pickle.dumps(one))  # as it comes from another process
         assert (type(again), str(again), vars(again)) == (type(one), str(one), vars(one))
     value = NotFinite(None, 1, keys=("c", "d")).among([5, 7])

@@ -274,9 +274,7 @@ def test_a_cosine_does_not_depend_on_length_however_long_or_short():
 def test_a_score_by_hand_has_the_products_and_the_lengths_and_an_unknown_one_the_names_there_are():
     by_hand = SCORES["cosine"].by_hand([0.0, -2.0], [3.0, 4.0], -0.8, str)
     assert by_hand == ("q·k", [("0.0×3.0", 0), ("(-2.0)×4.0", -8)], "; / (2.0 × 5.0) = -0.8")
-    scales = [
-        (scores.scale_of(name, 4), scores.position_scale_of(name, 4)) for name in ("scaled", "dot", "cosine")
-    ]
+    scales = [(scores.scale_of(name, 4), scores.position_scale_of(name, 4)) for name in SCORES]
     assert scales == [(0.5, 0.5), (1, 1), (1, 0.5)]
     said = r"^There is no score 'dto'\. Did you mean dot\? Scores are scaled, dot, cosine\.$"
     with pytest.raises(UsageError, match=said):
@@ -335,9 +333,7 @@ NO_GROUPS = [
     ((4, 2, 3), (2, 2, 3), (4, 2, 3)),  # more values than keys
     ((2, 2, 3), (4, 2, 3), (4, 2, 3)),  # fewer queries
     ((2, 3), (2, 3), (2, 3)),  # no axis of heads
-    *(
-        ((5, 4, 2, 3), (k, 2, 2, 3), (v, 2, 2, 3)) for k, v in ((3, 3), (3, 1), (1, 3))
-    ),  # batches that do not fit
+    *(((5, 4, 2, 3), (k, 2, 2, 3), (v, 2, 2, 3)) for k, v in ((3, 3), (3, 1), (1, 3))),  # batches
 ]
 NO_MATRIX = [[1.0, 2.0], 1.0, [[]], [[1.0, 2.0], [1.0]], np.ones((0, 2)), np.ones((2, 0))]
 NO_MATRIX += [[["a", "b"]], [[1j, 0]], [[None, 0]]]
@@ -369,10 +365,7 @@ REFUSED = [  # what is given, and parts of what is said
     (shaped(**HEADED | {"V": (3, 4, 2)}), "(2, 4, 3) ... (3, 4, 2)"),
     *((shaped(**{name: (4, 2)}), f"(4, 2) ... {FOR_WHOM}") for name in ("mask", "bias")),
     (shaped(mask=(4,)), f"(4,) ... {FOR_WHOM}"),
-    *(
-        (shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4) ... 4 keys of (2,) heads.")
-        for name in ("mask", "bias")
-    ),
+    *((shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4) ... of (2,) heads.") for name in ("mask", "bias")),
     *(
         (
             shaped(Q=Q, K=K, V=V) | {"grouped": True},
@@ -389,9 +382,8 @@ def test_what_cannot_be_is_refused_in_one_sentence(options, said):
     with pytest.raises(UsageError if "no mask" in said else InputError) as refused:
         attend(**SQUARE | options)
     assert all(part in str(refused.value) for part in said.split(" ... "))
-    assert ("grouped=True" in said) == (
-        "grouped=True" in str(refused.value)
-    ) and "detach" not in refused.value.hint
+    assert ("grouped=True" in said) == ("grouped=True" in str(refused.value))
+    assert "detach" not in refused.value.hint
     if "threads" in options:
         with pytest.raises(InputError, match="threads"):
             strongest_links(**SQUARE, k=1, **options)

@@ -89,9 +89,7 @@ THRESHOLDS = [  # shares of two patterns, a uniform head's share of them, the ro
 
 
 @pytest.mark.parametrize(("one", "other", "even", "rows", "bag", "name"), THRESHOLDS)
-def test_a_head_is_named_from_half_of_the_way_to_all_and_a_tenth_above_the_others(
-    one, other, even, rows, bag, name
-):
+def test_a_head_is_named_half_way_to_all_and_a_tenth_above_others(one, other, even, rows, bag, name):
     patterns = dict.fromkeys(("previous", "itself"), Pattern(ALL, np.ones(rows, bool), even))
     assert head_roles.named({"previous": one, "itself": other, BAG: bag}, patterns) == name
 

@@ -199,12 +199,8 @@ def test_json_says_what_is_known_of_a_learned_head():
 
 def test_an_option_that_changes_nothing_is_noted_and_one_that_counts_is_not():
     layout, layer = Settings(layout="in-out", projection="roles-deep"), Settings(layer=0, oov="model")
-    for settings, option in (
-        (layout, "--layout"),
-        (changed(oov="zero"), "--oov"),
-        (layer, None),
-        (LEARNED, None),
-    ):
+    cases = ((layout, "--layout"), (changed(oov="zero"), "--oov"), (layer, None), (LEARNED, None))
+    for settings, option in cases:
         notes = [note for note in trace_self("She likes coffee", settings).notes if note.startswith("--")]
         assert [note.split()[0] for note in notes] == [option] * (option is not None)
 
