@@ -206,8 +206,8 @@ def _attended(
                 weights[at] = its_weights
             if each:
                 each(rows, its_weights, its_output)
-            if report:
-                report((number + rows.stop / len(head.Q)) / len(heads))
+            if report:  # of one head
+                report(rows.stop / len(head.Q))
     return weights, output
 
 
