@@ -20,7 +20,7 @@ from hypothesis import given, settings, strategies as st
 
 from attn_cli import attend
 from attn_cli.core import heads as heads_module, streaming, threads as pool
-from attn_cli.core.attend import strongest_links
+from attn_cli.core.attend import strongest_links, tiles_of
 from attn_cli.core.heads import HeadInput, checked_attention, fits
 from attn_cli.errors import InputError
 from tests.problems import DTYPES, KINDS, TOLERANCE, Kind, compared, made, some, tiled
@@ -235,6 +235,15 @@ def test_the_fast_way_is_left_where_the_largest_sum_of_products_has_no_correct_d
     assert fits(nothing, nothing, V + 0.9 * most) and not fits(nothing, nothing, V + 1.1 * most)
     large = dtype(1e15 if dtype is np.float32 else 1e140)
     assert not fits(nothing, nothing + 2 * large, V, scale=1e-20) and fits(nothing, nothing + large / 2, V)
+    for more, is_fast in (
+        ({"scale": most / 8}, True),
+        ({"scale": most}, False),
+        ({}, True),
+        ({"sink": 1.0}, False),
+    ):
+        assert (tiles_of(HeadInput(*np.ones((3, 200, 4), dtype), **more)) is not None) == is_fast
+    sizes = [tiles_of(HeadInput(*np.ones((3, n, 1), dtype))) is not None for n in (128, 129)]
+    assert sizes == [False, True]
 
 
 def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():
