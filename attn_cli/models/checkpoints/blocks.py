@@ -47,7 +47,7 @@ class Ready(NamedTuple):
         if self.position is not None or self.sinks is not None:
             return False
         longest = [math.sqrt(np.square(M).sum(axis=-1).max()) for M in (self.q, self.k)]
-        return min(math.prod(longest) * abs(self.scale), self.softcap or math.inf) < MODEST
+        return min(math.prod(longest) * self.scale, self.softcap or math.inf) < MODEST
 
     def part(self, rows: slice, keys: slice = ALL, texts: slice = ALL, heads: slice = ALL) -> Ready:
         """Return what some queries, from `rows.start` on, attend with, and what of some keys, texts and heads."""

@@ -270,7 +270,7 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     refuse_input(unknown and is_strict, f"{config.where}: {unknown}")
     model, notes = read(declared), [unknown] if unknown else []
     key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), "")
-    if model.decoder is None and declared.reads(key):
+    if declared.reads(key):
         said = f"{key} = {json.dumps(LOOKS_AHEAD[key])}"
         notes.append(f"config.json says {said}: no word is hidden from another.")
     return model._replace(family=name, notes=tuple(notes))

@@ -132,7 +132,7 @@ class _Header:
             raise InputError(f"{self.where}: {shown} {said}", hint)
         dtype, each = (PLAIN[kind], 1) if packing is None else (packing.dtype, packing.numbers)
         numbers = math.prod(shape)
-        if not numbers or shape[-1] % each or numbers > self.size * 8:
+        if not numbers or shape[-1] % each:
             raise self._damaged(f"{shown} has shape {shape}")
         return name, Entry(offset, dtype, shape), numbers // each * dtype.itemsize, packing
 

@@ -109,8 +109,6 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
 
 def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
     """Yield the queries' and keys' tensors, and where each row lies: a head's two halves lie one by one in turn."""
-    if stack.d_k % 2:
-        raise InputError(f"{gguf.where}: heads of {stack.d_k} numbers, which cannot be rotated in pairs.")
     for role, heads in (("q", stack.heads), ("k", stack.kv_heads)):
         rows = heads * stack.d_k
         order = np.arange(rows).reshape(heads, stack.d_k // 2, 2).swapaxes(1, 2).reshape(-1)

@@ -6,6 +6,7 @@ import pytest
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.models.checkpoints.config import Config, read_config
+from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.open_model import cache_folder, find_folder
 
 
@@ -26,9 +27,9 @@ def test_what_is_not_an_object_is_refused_and_so_is_what_is_missing_or_a_giant(t
 
 def test_quantized_weights_are_refused_by_their_method_s_name(tmp_path):
     for given, named in (
-        ({"quant_method": "gptq\x1b[31m", "bits": 4}, r"gptq\^\["),
+        ({"quant_method": "gptq\x1b[31m" + "x" * 99, "bits": 4}, r"gptq\^\[\[31mx{50}\)"),
         ({"load_in_8bit": True}, "bitsandbytes"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+        ({"load_in_4bit": True}, "bitsandbytes"),
         ({"quant_method": "awq", "version": "gemm"}, "awq"),
     ):
         text = json.dumps({"model_type": "llama", "quantization_config": given})
@@ -52,7 +53,7 @@ def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_
     assert VALUES.flag("yes") is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
     assert VALUES.part("part").whole("n") == 3 and VALUES.shared("n", 24) == 3
     assert VALUES.whole("absent") == 6 and VALUES.has("absent") and VALUES.part("gone").whole("n") == 9
-    assert not VALUES.has("other") and not VALUES.has("sliding_window")
+    assert not VALUES.has("other") and not VALUES.has("sliding_window") and VALUES.flag("other", True)
     for ask in (VALUES.has, VALUES.whole):
         with pytest.raises(InputError, match=r"none is null\. It must be left out, or a value such as 5"):
             ask("none")
@@ -70,8 +71,14 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     assert Config("c", {"dropout" * 30_000 + "\n": 1}, {}).unknown("bert")  # at once
     deep = json.loads("[" * 900 + "]" * 900)
     assert "which attn does not know" in Config("c", {"a": [deep]}, {}).unknown("bert")
-    nested = {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}
+    nested = {"part": {"n": 3, "m": 4}, "empty": [], "nothing": {}, "none": None, "hidden_dropout": 1}
     assert "says part.m = 4, which" in Config("c", nested, VALUES.keys).unknown("bert")
+    long = {"a" * 58: "b" * 58, "c" * 61: "d" * 59} | dict.fromkeys("xyz", 1)  # quotes are shown as well
+    shown = f'{"a" * 58} = "{"b" * 58}", {"c" * 60} = "{"d" * 59}..., x = 1, y = 1, z = 1'
+    ahead = "config.json says is_causal = false: no word is hidden from another."
+    given = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "is_causal": False}
+    unknown = f"config.json says {shown}, which attn does not know for gpt2: the numbers may differ."
+    assert describe(Config("c", given | long)).notes == (unknown, ahead)
 
 
 def test_a_value_of_another_kind_is_refused():
@@ -79,7 +86,7 @@ def test_a_value_of_another_kind_is_refused():
         *(("whole x", "x is 0.5"), ("whole yes", "yes is true"), ("whole n 1 7", "n is 8")),
         *(("number s", 's is "a"'), ("number yes", "yes is true"), ("whole other", "has no other")),
         *(("flag n", "n is 8"), ("word n", "n is 8"), ("part n", "an object")),
-        *(("each list 3", "each of 3 layers"), ("shared n 10", "divides 10")),
+        *(("each list 3", "each of 3 layers"), ("each list 1", "each of 1"), ("shared n 10", "divides 10")),
     ):
         kind, key, *limits = asked.split()
         with pytest.raises(InputError) as found:

@@ -49,13 +49,14 @@ def folder(tmp_path):
 
 
 KNOWN = """llama; mistral, no window; qwen2; qwen3; gemma2; gemma3; phi3; olmo2; olmo3; gpt_oss; qwen2_moe; qwen3_moe;
-gpt2; bert""".replace("\n", " ").split("; ")
+gpt2; bert; llama, biases""".replace("\n", " ").split("; ")
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_file_has_the_numbers_of_the_folder_that_it_was_made_of(name, tmp_path):
     settings, more = CASES[name].settings, {"norm_topk_prob": True} if name == "qwen3_moe" else {}
     more |= {"query_pre_attn_scalar": settings["head_dim"]} if "gemma" in name else {}  # a file has no other
+    more |= {"mlp_bias": False} if name == "llama, biases" else {}
     more |= {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]} if name == "olmo3" else {}
     whole = written(name, tmp_path / "whole", **more)
     path = converted(whole, tmp_path / "x.gguf")
@@ -90,8 +91,31 @@ def test_what_divides_each_frequency_divides_it(folder, tmp_path):
     config = json.loads(Path(folder, "config.json").read_text())
     scaled = config | {"rope_scaling": {"rope_type": "linear", "factor": 3.0}}
     other = by_hand.saved(tmp_path / "scaled", scaled, llama())
-    divisors = {"rope_freqs.weight": np.full(8, 3, np.float32)}
-    alike(numbers(converted(folder, tmp_path / "x.gguf", further=divisors)), numbers(other))
+    path, three = tmp_path / "x.gguf", np.full(8, 3, np.float32)
+    alike(numbers(converted(folder, path, further={"rope_freqs.weight": three})), numbers(other))
+    with pytest.raises(InputError, match=r"rope_freqs\.weight has 7 numbers; it would have 8"):
+        numbers(converted(folder, path, further={"rope_freqs.weight": three[:7]}))
+    for name in ("phi3, longrope", "phi3, longrope, long", "phi3, longrope, a factor"):
+        whole = written(name, tmp_path / name)
+        told = json.loads(Path(whole, "config.json").read_text())
+        rope, first = told["rope_parameters"], told.get("original_max_position_embeddings", 4096)
+        further = {
+            f"rope_factors_{one}.weight": np.float32(rope[f"{one}_factor"]) for one in ("short", "long")
+        }
+        more = {"original_context_length": first, "attn_factor": rope.get("attention_factor")}
+        more = {f"phi3.rope.scaling.{key}": one for key, one in more.items() if one is not None}
+        alike(numbers(converted(whole, path, further=further, **more)), numbers(whole))
+        with Checkpoint(str(path)) as checkpoint:
+            assert checkpoint.model.notes == ()
+
+
+def test_the_scores_of_the_largest_gemmas_are_scaled_by_their_width_a_head(tmp_path):
+    for kind, layers, of in (("gemma2", 46, 16), ("gemma2", 45, 8), ("gemma3", 62, 16), ("gemma3", 61, 8)):
+        told = {"block_count": layers, "attention.key_length": 8, "rope.dimension_count": 8}
+        more = {f"{kind}.{key}": one for key, one in told.items()}
+        (tmp_path / "x.gguf").write_bytes(gguf(small(kind, **more)[0], {}))
+        with Checkpoint(str(tmp_path / "x.gguf")) as checkpoint:
+            assert checkpoint.model.decoder.layers[0].scale == of**-0.5, (kind, layers)
 
 
 UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -234,13 +258,18 @@ def test_windows_are_those_that_the_file_says(tmp_path):
 
 
 def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
-    more = {"llama.attention.sliding_window": 4, "llama.some.scale": 2.0}
+    more = {"llama.attention.sliding_window": 4} | {f"llama.some.{letter}": 2.0 for letter in "ebcad"}
     with Checkpoint(converted(folder, tmp_path / "x.gguf", **more)) as checkpoint:
         (note,) = checkpoint.model.notes
-    assert "attention.sliding_window, some.scale, which attn does not know" in note
+    told = "attention.sliding_window, some.a, some.b, some.c, some.d, which attn does not know"
+    assert note == f"The file says {told}: the numbers may differ."
+    with pytest.raises(InputError, match="mixture of experts"):
+        numbers(converted(folder, tmp_path / "x.gguf", **{"llama.expert_count": 2}))
     with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
-    path = converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16})
+    path = converted(
+        folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16, "llama.expert_count": 0}
+    )
     alike(numbers(path), numbers(folder))
     wide = written("qwen3", tmp_path / "wide")  # whose heads have more numbers than their part of the width
     whole = converted(wide, tmp_path / "y.gguf", **{"qwen3.rope.dimension_count": 16})
@@ -248,6 +277,18 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
 
 
 F32_TABLE = struct.pack("<2QI", 64, 40, 0)
+
+
+def table(*shape, kind=0, offset=0):
+    """Return what makes another tensor of the first one: its shape, from the last axis on, type and place."""
+    made = struct.pack(f"<{len(shape)}QIQ", *shape, kind, offset)
+    return lambda data: data.replace(F32_TABLE + bytes(8), made, 1)
+
+
+def other(old, new):
+    return lambda data: data.replace(old, new, 1)
+
+
 REFUSED = [  # what the file says, or what becomes of its bytes; and what is said of it
     (lambda data: b"GGML" + data[4:], "and no GGUF file"),
     (lambda data: data[:4] + struct.pack("<I", 9) + data[8:], "is of version 9"),
@@ -257,8 +298,17 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     (lambda data: data[:300], "its header ends in the middle"),
     (lambda data: data[:-100], "lies outside the file"),
     (lambda data: data.replace(b"llama", b"lamma"), "does not know the architecture 'lamma'"),
-    (lambda data: data.replace(F32_TABLE, struct.pack("<2QI", 64, 40, 16), 1), "which attn does not unpack"),
-    (lambda data: data.replace(F32_TABLE, struct.pack("<2QI", 0, 40, 0), 1), "has shape (40, 0)"),
+    (table(64, 40, kind=16), "token_embd.weight is stored as IQ2_XXS, which attn does not unpack"),
+    (table(64, 40, kind=99), "is stored as type 99, which"),
+    (table(0, 40), "token_embd.weight has shape (40, 0)"),
+    (table(40, 64, kind=8), "sound GGUF file: token_embd.weight has shape (64, 40)"),
+    (table(64, 40, offset=8), "token_embd.weight lies outside"),
+    (other(b"token_embd.weight\2", b"token_embd.weight\5"), "has 5 axes"),
+    (other(b"blk.1.attn_k.weight", b"blk.0.attn_k.weight"), "two of its tensors have one name"),
+    (other(b"general.architecture\x08", b"general.architecture\x0d"), "it has a value of type 13"),
+    (other(struct.pack("<Q", 20), struct.pack("<Q", 65_537)), "it has a name of 65,537 bytes"),
+    (lambda data: data[:16] + struct.pack("<Q", 60_000) + data[24:], "it claims 60,000 keys"),
+    ({"general.alignment": 12}, "general.alignment is 12"),
     ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
     ({"tokenizer.ggml.model": "unigram"}, "which attn cannot rebuild"),
     ({"tokenizer.ggml.pre": "gpt-9"}, "splits texts by 'gpt-9'"),
@@ -312,7 +362,7 @@ def test_pieces_without_a_score_each_are_refused(tmp_path):
 
 
 def test_experts_in_four_bits_are_the_numbers_that_the_bits_say(tmp_path):
-    """A stack of matrices: the bytes of one lie behind those of another."""
+    """A stack of matrices: the bytes of one lie behind those of another, in version 2 and farther apart, too."""
     metadata, tensors = small("gpt-oss")
     packing = dict(QUANTIZED.values())["MXFP4"]
     plain, rng = dict(tensors), np.random.default_rng(0)
@@ -322,8 +372,9 @@ def test_experts_in_four_bits_are_the_numbers_that_the_bits_say(tmp_path):
         blocks[:, 0] = rng.integers(120, 126, len(blocks))
         tensors[name] = (39, shape, blocks.tobytes())
         plain[name] = packing.unpack(blocks.view(packing.dtype).reshape(-1)).reshape(shape)
-    for file, held in (("packed", tensors), ("plain", plain)):
-        (tmp_path / file).write_bytes(gguf(metadata, held))
+    (tmp_path / "packed").write_bytes(gguf(metadata, tensors))
+    metadata["general.alignment"] = 4096
+    (tmp_path / "plain").write_bytes(gguf(metadata, plain, version=2, alignment=4096))
     alike(numbers(tmp_path / "packed"), numbers(tmp_path / "plain"))
 
 

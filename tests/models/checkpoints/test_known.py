@@ -4,8 +4,10 @@ A line of `known.jsonl` has a model's name, which begins with its family; its se
 `of` and some more; a number each for the weights of a layer and for the logits; and, where they are others, the shapes
 of its tensors, whose numbers are drawn by their names. For another model, add a line with the name and settings, and
 run `python -m tests.models.checkpoints.test_known`, where PyTorch and transformers are installed: it writes the rest.
+A line of `defaults.jsonl`, which it writes as well, has what a family's keys are in transformers where nothing is said.
 """
 
+import dataclasses
 import json
 import math
 import re
@@ -18,6 +20,8 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError
+from attn_cli.models.checkpoints.config import IDLE
+from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints import test_parity as parity
 from tests.models.checkpoints.by_hand import saved
@@ -62,6 +66,8 @@ def same_as_known(name, folder):
             real = given[0 if kind == "self" else -1].real
             found.setdefault(kind, []).append(marked(step.attended.weights.swapaxes(1, 2)[real]))
         logits = run.logits()[given[-1].real]
+        looks_ahead = [said for said in ("both ways", "EmbeddingGemma") if said in name]
+        assert len(checkpoint.model.notes) == len(looks_ahead)
         if LONG not in name:
             parity.identities(checkpoint, run, given, name)
     for kind, expected in KNOWN[name]["weights"].items():
@@ -75,9 +81,14 @@ def test_every_head_attends_as_it_did_in_transformers(name, tmp_path):
     same_as_known(name, written(name, tmp_path))
 
 
-NO_BIAS = {
-    "mistral": "self_attn.q_proj", "qwen2": "self_attn.o_proj", "qwen3": "self_attn.q_proj", "gemma": "mlp.up_proj",
-    "gpt_neo": "attn.attention.q_proj", "t5": "SelfAttention.q",
+NO_BIAS = {  # how the names of tensors end that have none
+    **dict.fromkeys(("mistral", "llama", "qwen3", "gemma", "phi3", "t5gemma"), "_proj"), "t5": "[qkvo]|w[io]|norm",
+    "gpt_neo": "[qkv]_proj", "gptj": r"attn\.\w+_proj", "qwen2": r"o_proj|mlp\.\w+_proj", "falcon": "value|dense.*",
+    "opt, no biases": r"_proj|fc\d", "cohere, normed heads": "norm|_proj", "cohere2": "norm|_proj",
+    "glm4": "[^qkv]_proj", "mixtral": "gate|_proj", "qwen2_moe": r"o_proj|mlp\.gate", "deberta": "in_proj|pos_proj",
+    "qwen3_moe": r"attn\.\w_proj|mlp\.gate", "gpt_oss, kinds, tied, no biases": "_proj",
+    "starcoder2, no biases, window, untied": "_proj|c_fc", "gpt_neox, no biases, tied": r"value|attention\.dense",
+    "modernbert": r"norm|W\w+|head\.dense",
 }  # fmt: skip
 
 
@@ -85,8 +96,10 @@ NO_BIAS = {
 def test_a_bias_that_the_family_does_not_have_is_not_read(name, tmp_path):
     written(name, tmp_path)
     config, arrays = parity.read(tmp_path)
-    of = next(key for key in arrays if key.endswith(f"{NO_BIAS[name]}.weight"))
-    arrays[of.replace("weight", "bias")] = np.ones(len(arrays[of]), np.float32)
+    ends = re.compile(rf"(.*({NO_BIAS[name]}))\.weight")
+    for key in filter(ends.fullmatch, list(arrays)):
+        shape = arrays[key].shape if "norm" in key else arrays[key].shape[:1]
+        assert arrays.setdefault(key.replace("weight", "bias"), np.ones(shape, "f4")).all()
     same_as_known(name, saved(tmp_path / "biased", config, arrays))
 
 
@@ -119,6 +132,22 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told,
         with pytest.raises(InputError, match=r'model_type is "ministral3"\. It must be mistral'):
             Checkpoint(saved(tmp_path / "other", ministral, arrays))
     np.testing.assert_array_equal(logits_of(saved(tmp_path / "pictures", whole, arrays)), expected)
+
+
+DEFAULTS = Path(__file__).with_name("defaults.jsonl")
+
+
+def test_what_a_config_does_not_say_is_as_transformers_has_it():
+    told = {line.pop("family"): line for line in map(json.loads, DEFAULTS.read_text().splitlines())}
+    assert told == {name: {key: keys[key] for key in told[name]} for name, (_, keys) in FAMILIES.items()}
+
+
+def defaults(transformers):
+    """Yield the lines of defaults.jsonl."""
+    for family, (_, keys) in FAMILIES.items():
+        fields = dataclasses.fields(transformers.CONFIG_MAPPING[family])
+        reads = {key for key, one in keys.items() if one is not IDLE and not isinstance(one, dict)}
+        yield {"family": family} | {one.name: one.default for one in fields if one.name in reads}
 
 
 def folded(arrays):
@@ -163,4 +192,5 @@ if __name__ == "__main__":
 
     for name in sorted(KNOWN, key=lambda name: ("," in name, "of" in KNOWN[name])):
         compute(name, transformers)
-    parity.PATH.write_text("".join(f"{json.dumps(line)}\n" for line in KNOWN.values()))
+    for path, lines in {parity.PATH: KNOWN.values(), DEFAULTS: defaults(transformers)}.items():
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -292,7 +292,7 @@ def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded
 
 NULLS = """gpt2.is_causal llama.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps gemma3.hidden_activation
 qwen3.head_dim t5.scale_decoder_outputs"""
-NEW = "new_decoder_architecture"
+NEW, FIRST = "new_decoder_architecture", "original_max_position_embeddings"
 REFUSED = [  # what transformers does not run: a model, what its config.json says, and what is named
     ("falcon", {NEW: True, "parallel_attn": False}, f"{NEW}|parallel_attn"),
     ("falcon", {"num_kv_heads": 3, NEW: True}, f"num_kv_heads|{NEW}"),
@@ -300,7 +300,26 @@ REFUSED = [  # what transformers does not run: a model, what its config.json say
     *((name, {"use_bidirectional_attention": True}, "attention is true") for name in ("gemma", "gemma2")),
     *((name, {key: None}, f"{key} is null") for name, key in (null.split(".") for null in NULLS.split())),
     ("bert", {"is_causal": None, "is_decoder": True}, "is_causal is null"),
+    ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type is"),
     ("t5", {"tie_word_embeddings": None}, "tie_word_embeddings is null"),
+    ("t5", {"relative_attention_max_distance": 32}, "max_distance is 32"),
+    ("llama", {"num_key_value_heads": 3}, "num_key_value_heads is 3"),
+    ("qwen2", {"layer_types": ["sliding_attention"] * 3}, "use_sliding_window is false"),
+    ("gemma3", {"layer_types": ["full_attention"] * 6 + ["chunked_attention"]}, "layer_types is"),
+    ("gptj", {"rotary_dim": 3}, "rotary_dim is 3"),
+    ("mixtral", {"num_experts_per_tok": 6}, "num_experts_per_tok is 6"),
+    ("albert", {"num_hidden_groups": 4}, "num_hidden_groups is 4"),
+    ("albert", {"inner_group_num": 334}, "inner_group_num is 334"),  # of three layers: more than a thousand
+    ("deberta", {"pos_att_type": "c2p|p2c|c2p"}, "pos_att_type is"),
+    ("deberta-v2", {"conv_kernel_size": 3}, "conv_kernel_size is 3"),
+    *(
+        ("deberta-v2", {"position_buckets": n, "max_relative_positions": 4}, f"{n}.*less than")
+        for n in (1, 6)
+    ),
+    ("llama", {"rope_parameters": rotation("llama3") | {"high_freq_factor": 1.0}}, "high_freq_factor is 1"),
+    ("llama", {"rope_parameters": rotation("longrope") | {FIRST: 1}}, f"{FIRST} is 1"),
+    ("llama", {"rope_parameters": rotation("yarn") | {"rope_theta": 1}}, "rope_theta is 1"),
+    ("llama", {"rope_parameters": rotation("dynamic"), "head_dim": 2}, "fewer than three"),
 ]
 
 
@@ -312,7 +331,40 @@ def test_a_config_that_transformers_does_not_run_is_refused(name, told, said, tm
 
 def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(tmp_path):
     with Checkpoint(written("bart", tmp_path, num_hidden_layers=1), is_strict=True) as checkpoint:
-        assert len(checkpoint.model.stacks["encoder"].layers) == 1
+        assert [len(stack.layers) for stack in checkpoint.model.stacks.values()] == [1, 3]
+
+
+LINEAR, PLACES = {"rope_type": "linear", "factor": 3.0}, {"relative_attention": True}
+YARN, OF_LONG = {"rope_type": "yarn", "factor": 4.0, FIRST: 8}, rotation("longrope")
+TWO, LESS = {"n_layer": 2, "n_head": 2}, {"head_dim": 4}
+SAME = [  # a family, what a config.json says, and what says the same
+    ("deberta", PLACES | {"pos_att_type": "C2P | p2c"}, PLACES | {"pos_att_type": ["c2p", "p2c"]}),
+    ("deberta-v2", PLACES | {"norm_rel_ebd": "x | Layer_Norm"}, PLACES | {"norm_rel_ebd": "layer_norm"}),
+    ("bloom", TWO | {"n_embed": None, "hidden_size": 32}, TWO | {"n_embed": 32}),
+    ("smollm3", {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0, 1]}, {"num_hidden_layers": 4}),
+    (
+        "gpt_neo",
+        {"attention_layers": ["global", "local"] * 12},
+        {"attention_types": [[["global", "local"], 12]]},
+    ),
+    ("t5", {"is_gated_act": True, "dense_act_fn": "gelu_new"}, {"feed_forward_proj": "gated-gelu"}),
+    ("gemma", {"hidden_act": "gelu"}, {}),
+    ("gemma3_text", {"rope_scaling": {"type": "linear", "factor": 3.0}}, {}),  # beside a kind that is said
+    ("gemma3_text", {"rope_scaling": LINEAR}, {"rope_parameters": {"full_attention": LINEAR}}),
+    ("olmo3", {"rope_scaling": YARN}, {"rope_parameters": {"full_attention": YARN}}),
+    ("olmo3", {"rope_scaling": YARN | {"truncate": False}}, {"rope_scaling": YARN}),  # nor do kinds of layers
+    (
+        "phi3",
+        LESS | {"rope_scaling": OF_LONG | {"factor": 0.5}},
+        LESS | {"rope_scaling": OF_LONG | {"factor": 1.0}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "told", "other"), SAME)
+def test_a_config_says_the_same_in_another_way(family, told, other):
+    one, same = (describe(Config("c", {"model_type": family} | said)) for said in (told, other))
+    assert one == same
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
