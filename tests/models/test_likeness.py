@@ -75,7 +75,8 @@ def test_it_is_for_one_text_too_and_names_what_its_output_is_near_but_not_with_o
     assert found["projection"] == known | dict.fromkeys(("seed", "x_is_normed", "kv_heads"))
     assert "cat" in [one["word"] for one in found["output_words"][0]]
     for options, said in (
-        ("-e random", "made for the vectors word2vec"),
-        ("--heads 2", "has heads of its own"),
+        ("-e random", "likeness was made for the vectors word2vec and fits no others; these are random."),
+        ("-e random", "Leave out -e, or choose another projection (-p identity)."),
+        ("--heads 1", "has heads of its own"),
     ):
         assert said in refused("self", CAT[0], "-p", "likeness", *options.split())

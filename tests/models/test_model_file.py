@@ -16,6 +16,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
 from attn_cli.models import model_file
+from attn_cli.models.encoder import WordLayer
 from attn_cli.models.model_file import BUNDLED, EXPONENTS, dequantized, named, quantized, read_model
 from attn_cli.vectors import VectorTable
 from attn_cli.vectors.spelling import features
@@ -94,6 +95,12 @@ def test_a_model_without_one_of_its_arrays_is_refused_and_what_it_may_do_without
             assert outcome(without) == "used", "then values are the rows themselves"
         else:  # without in.W, there are 6 numbers a word, and vectors of 4
             assert name in refused(without) or name == "in.W"
+
+    def bare(made):
+        made["start.names"] = made["start.names"][:0]
+        del made["start.vectors"]
+
+    assert outcome(files(layers, bare)) == "used", "then spelling tells nothing of a word"
 
 
 def spoilt(array):
@@ -193,7 +200,7 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
 
 
 WRONG = [("--heads 2", "--heads"), ("--layer 3", "layer"), ("--head subject", "mine")]
-WRONG += [("--layer 0 --head mine", "0, 1")]
+WRONG += [("--layer 0 --head mine", "0, 1"), ("-p likenes", "Did you mean likeness?")]
 WRONG = [(f"-p ./m.safetensors -e v.txt {options}", named) for options, named in WRONG]
 WRONG += [
     *((f"-p roles --head {one}", "subject") for one in ("-1", "Subject")),
@@ -211,11 +218,11 @@ def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes
     (weights, vectors) = (str(tmp_path / name) for name in ("w.safetensors", "v.txt"))
     with Path(weights).open("wb") as stream:
         write_safetensors(stream, {f"W_{m}": np.eye(4) for m in "qkv"}, {})
-    names = {"roles-shallow": UsageError, "./none.safetensors": FileError, weights: InputError}
-    for name, error in names.items():
-        with pytest.raises(error):
-            named(name)
     Path(vectors).write_text(models.typed(models.table()))
+    names = {"roles-shallow": UsageError, "./none.safetensors": FileError}
+    for name, error in (names | dict.fromkeys((weights, vectors), InputError)).items():
+        with pytest.raises(error, match="is not a learned model" if error is InputError else None):
+            named(name)
     assert trace_self("a cat", Settings(embedding=vectors, projection=weights)).projection.source == "file"
     one = models.table()
     others = [models.table(words) for words in ("the cat dog sees big an", "cat the dog sees big a")]
@@ -273,6 +280,41 @@ def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shi
     close(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
 
 
+def test_what_a_file_says_of_its_heads_is_known_as_far_as_it_can_be_and_layers_report_each_head(files):
+    leads = {"it": {"forms": ["it", "its"], "lead": 0.25, "count": 9, "right": 8}}
+    score = {"accuracy": 0, "baseline": True, "precision": 1, "hard": 1.5, "content": "x", "leads": leads}
+    scores = {"relations": score | {"scored_on": "a", "on": "b"}, "mine": {"on": "b"}, "0": {"precision": 1}}
+    facts = {"about": {"relations": "to the left"}, "trained_on": ["a", "", 3, "b"], "values": "words"}
+    facts |= {"scores": scores, "scored_on": "c"}
+    model, none = read_model(files(3, facts=facts, always=True).projection, "m"), [None] * 5
+    for layer, head, on, about, shares, values in (
+        (2, "relations", "a", "to the left", [0, None, 1, None, None], "words"),
+        (2, "mine", "b", None, none, "words"),
+        (0, "0", "c", None, none, "learned"),
+    ):
+        told = ("m", 3, ("a", "b"), on, about, *shares, values, True, True)
+        assert model.learned(layer, head) == told
+    assert model.clear_lead("relations", "it") == (0.25, "it, its", 9, 8)
+    assert model.clear_lead("mine", "it") is None
+    assert [model.layer_of(name) for name in ("relations", "0", "no", None)] == [2, None, None, None]
+    done = []
+    model.input(models.table().matrix, 2, None, done.append)
+    assert done == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6])  # two heads a layer, and one layer more
+
+
+def test_a_word_s_score_is_that_of_its_vector_with_what_was_learned_beside_it_and_its_case_two_bits():
+    some = np.random.default_rng(0).standard_normal
+    P, vectors, corrections, bias, unknown, H = map(some, ((3, 2), (9, 2), (4, 2), 10, 2, (5, 3)))
+    cases = np.array([[0b01100000, 0b10000000], [0b00100000, 0]], np.uint8)
+    layer = WordLayer(P, bias, unknown, some(3), corrections, cases)
+    rows = np.vstack([vectors[:4] + corrections, vectors[4:], unknown])
+    close(layer.scores(H, vectors), H @ P @ rows.T + bias, atol=1e-5)
+    close([layer.row(n, vectors) for n in range(10)], rows)
+    assert [layer.case(n) for n in range(17)] == [0, 1, 2, *[0] * 5, 1, *[0] * 8]
+    with pytest.raises(InputError, match="scores 9 words, and there are 8 vectors"):
+        layer.scores(H, vectors[:8])
+
+
 @pytest.mark.parametrize("always", [False, True])
 def test_an_unknown_word_starts_from_its_spelling_and_every_word_where_the_model_says_so(always, files):
     trace = trace_self(TEXT, files(1, always=always))
@@ -323,10 +365,26 @@ def filled(array, size, layers):
     return layers, {"change": lambda made: made[f"{layers - 1}.{array}"].fill(size)}, "a million"
 
 
+def longer(*names):
+    """Make the last axis of arrays longer by one."""
+    return {
+        "change": lambda made: made.update(
+            {n: np.concatenate([made[n], made[n][..., :1]], -1) for n in names}
+        )
+    }
+
+
+def half(size):
+    return {"change": lambda made: made.update({"0.W_q": np.full((3, 4, 2), size, np.float16)})}
+
+
 BELOW = [], [["a", "b"]], [["a", "b"]] * 3, "ab"
 UNSOUND = [
     *((3, {"facts": {"names_below": of}}, "those of 2 layers") for of in BELOW),
     *((1, {"names": ["relations", name, "other"]}, "all or mean") for name in ("all", "mean")),
+    (3, longer("in.W", "in.b"), "in.W makes 7 numbers a word, and layer 0 takes 6"),
+    (1, longer("0.W_q", "0.W_k", "0.b_q", "0.b_k"), "odd number of rows of 3"),
+    *((1, half(size), "0.W_q holds NaN or infinity") for size in (np.nan, np.inf, -np.inf)),
     *map(filled, *zip(*product(("R", "b", "W_q", "b_k"), (1e7, -1e7, -1e308, 1e308), (1, 3)), strict=True)),
 ]
 
@@ -391,7 +449,8 @@ def test_quantized_matrices_take_half_the_bytes_near_what_was_and_stay_the_same(
     twice = model_file.in_bits({name: value for name, value in again.items() if value.dtype != np.uint8}, "8")
     twice |= {name: value for name, value in small.items() if value.dtype == np.uint8}
     assert all(np.array_equal(twice[name], small[name]) for name in small) and twice.keys() == small.keys()
-    matrix = np.full((2, 1000), np.inf, np.float16)
+    matrix = np.eye(2, 1000, dtype=np.float16)
+    matrix[1, 2] = np.inf
     assert quantized({"W": matrix})["W"] is matrix
 
 
@@ -405,14 +464,16 @@ def test_rows_of_every_size_that_a_half_can_hold_are_quantized(size):
     assert np.abs(again[0].astype(float) - row.astype(float)).max() <= max(size / 127, 2**-25)
 
 
-@pytest.mark.parametrize("change", ["shape", "type", "large", "small", "missing"])
+@pytest.mark.parametrize("change", ["shape", "type", "large", "small", "missing", "least"])
 def test_exponents_that_do_not_fit_are_refused(tmp_path, change):
     made = models.arrays(layers=1, dim=400).items()
     arrays = quantized({n: v if v.dtype == np.uint8 else v.astype(np.float16) for n, v in made})
     name = "0.W_q" + EXPONENTS
     assert name in arrays
     right = arrays.pop(name)
-    wrong = {"shape": right[:, :1], "type": right.astype(np.int16)}
+    arrays["0.W_q"][0, 0, 0] = -128 if change == "least" else 0
+    wrong = {"least": right}
+    wrong |= {"shape": right[:, :1], "type": right.astype(np.int16)}
     wrong |= {size: np.full_like(right, of) for size, of in (("large", 100), ("small", -100))}
     whole = arrays | ({name: wrong[change]} if change in wrong else {})
     path = models.write(tmp_path / "m.safetensors", whole, models.table(dim=400), ["a", "b", "c"])

@@ -65,6 +65,7 @@ def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_
     assert "1, 2, 3, 6" in refused.value.hint
 
 
+TWO_OF_THREE = {"W_q": np.ones((2, 3)), "heads": 3, "kv_heads": 2}
 EYES = dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), np.eye(2))
 
 
@@ -72,8 +73,16 @@ def test_weights_that_do_not_fit_are_refused_and_named():
     for wrong, said in (
         ({"W_v": np.ones((3, 3))}, "(1, 2) ... W_v ... (3, 3)"),
         ({"W_o": np.ones((3, 2))}, "W_o ... (3, 2) ... 2 columns"),
-        *(({name: [1.0, 2.0, 3.0]}, name) for name in ("b_k", "b_o")),
-        ({"b_o": [1.0]}, "b_o"),
+        ({"W_o": np.ones((2, 3)), "layout": "out-in"}, "W_o ... (2, 3) ... 2 columns"),
+        ({"W_o": np.full((2, 1), 1e308)}, "The outputs times W_o are more than a number can hold."),
+        *(
+            ({name: [1.0, 2.0, 3.0]}, f"{name} needs one number for each column")
+            for name in ("b_q", "b_k", "b_v")
+        ),
+        ({"b_k": [1.0], "layout": "out-in"}, "b_k has 1 numbers ... for each row of W_k"),
+        *(({"b_o": [1.0] * n}, f"b_o has {n} numbers, but W_o makes 2") for n in (1, 3)),
+        (TWO_OF_THREE, "3 heads of Q cannot share 2 of K and V"),
+        (TWO_OF_THREE | {"kv_heads": 1}, "W_q of 3 heads has shape (2, 3) and W_k of 1 (2, 2)"),
     ):
         with pytest.raises(InputError) as error:
             trace_matrices("compute", given(X=[[1.0, 2.0]], **EYES | wrong), Settings())

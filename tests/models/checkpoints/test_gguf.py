@@ -230,8 +230,14 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     config = LLAMA | {"quantization": quantization, "quantization_config": quantization}
     mlx = by_hand.saved(tmp_path / "mlx", config, packed)
     alike(numbers(mlx), numbers(by_hand.saved(tmp_path / "whole", LLAMA, arrays)))
-    others = {"mode": "mxfp4"}, {"bits": 7}, {"group_size": 96}, {"bits": 5 if bits != 5 else 3}
-    told = "mode", "2, 3, 4, 5, 6, 8", "no groups of 96", "groups of 32|shape"
+    others = (
+        {"mode": "mxfp4"},
+        {"bits": 7},
+        {"group_size": 48},
+        {"group_size": 96},
+        {"bits": 5 if bits != 5 else 3},
+    )
+    told = "mode", "2, 3, 4, 5, 6, 8", "a multiple of 32", "no groups of 96", "groups of 32|shape"
     for other, said in zip(others, told, strict=True):
         by_hand.saved(mlx, config | {"quantization": quantization | other}, packed)
         with pytest.raises(InputError, match=said):

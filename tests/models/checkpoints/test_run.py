@@ -275,6 +275,20 @@ def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(
     assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
+def test_heads_that_share_keys_have_those_of_their_neighbours_and_the_norm_s_own_part(tmp_path):
+    with Checkpoint(written("olmo2", tmp_path)) as checkpoint:
+        run, place = checkpoint.run(texts([IDS])), "model.layers.0.self_attn."
+        found = run.weights_of(next(run.steps()), [0, 1, 2, 3])
+        W_k, gain = (
+            checkpoint.weights.read(f"{place}{one}.weight", 16, *d)
+            for one, *d in (("k_proj", 32), ("k_norm",))
+        )
+        for h in range(4):
+            own = slice(8 * (h // 2), 8 * (h // 2) + 8)
+            np.testing.assert_array_equal(found.heads[h].W_k, W_k[own].T)
+            np.testing.assert_array_equal(found.qk_norms[h].k, gain[own])
+
+
 def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded_is_kept(tmp_path):
     with Checkpoint(written("t5", tmp_path)) as checkpoint:
         run = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
@@ -287,6 +301,12 @@ def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded
             found = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]])).layer(1, kind, side)
             assert (found.layer, found.kind, found.side) == (1, kind or "masked", side)
         sides = [{one.side for one in run.changed(Changes()).steps()} for _ in range(2)]
+        with pytest.raises(UsageError, match="There are 2 texts for 1 targets"):
+            checkpoint.run(texts([[1], [2]]), texts([[0]]))
+        for given, said in ([texts([[1]])], "2 encoder"), ([texts([[1]])] * 2, "2 encoder, 3 decoder"):
+            with pytest.raises(UsageError, match="no cross attention in a layer 4 of") as found:
+                checkpoint.run(*given).layer(4, "cross")
+            assert found.value.hint == f"It has {said} layers, from 0."
     assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
@@ -374,14 +394,20 @@ def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
     with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:  # noqa: SIM117
         with pytest.raises(InputError, match="decoder layer 1"):
             list(checkpoint.run(texts([IDS])).steps())
+    T = by_hand.gpt_oss()
+    T["layers.1.mlp.router.weight"][:] = np.nan
+    with Checkpoint(saved(tmp_path, by_hand.GPT_OSS, T)) as checkpoint:  # noqa: SIM117
+        with pytest.raises(InputError, match=r"layers\.1\."):
+            checkpoint.run(texts([IDS])).output()
 
 
 def test_what_cannot_be_run_is_refused_as_what_has_no_head_or_family(tmp_path):
     with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
         with pytest.raises(InputError, match="no token 6"):
             checkpoint.run(texts([[6]])).layer(0)
-        with pytest.raises(InputError, match=r"11 tokens; .* at most 10"):
+        with pytest.raises(InputError, match=r"The text has 11 tokens; .* at most 10"):
             checkpoint.run(texts([[1] * 11])).layer(0)
+        assert checkpoint.run(texts([[1] * 10])).layer(0).attended.weights.shape == (1, 2, 10, 10)
         with pytest.raises(UsageError, match="no attention in a layer 2"):
             checkpoint.run(texts([IDS])).layer(2)
         with pytest.raises(UsageError, match="takes one text"):

@@ -68,6 +68,9 @@ def test_matrices_are_held_as_long_as_there_is_room(tmp_path, monkeypatch):
     monkeypatch.setattr(Weights, "room", 10)
     with opened(tmp_path, {"a": NUMBERS, "b": NUMBERS}) as weights:
         assert [weights.matrix(name, 2, 3).held is None for name in "abab"] == [True, True, False, True]
+        assert not weights.matrix("a", 2, 3).held.flags.writeable
+        weights.room = 6
+        assert [weights.matrix("b", 2, 3).held is None, weights.room] == [False, 0]
 
 
 def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_refused(tmp_path):
@@ -83,8 +86,9 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     assert "has no tensor b" in refused(folder, "b")
     with opened(tmp_path, {"a": NUMBERS}) as weights:
         for row in (-1, 2, 1 << 40):
-            with pytest.raises(InputError, match=f"no token {row}: .* has 2 rows"):
+            with pytest.raises(InputError, match=f"no token {row}: .* has 2 rows") as found:
                 weights.rows("a", np.array([0, row]), 3, "token")
+            assert found.value.hint == "A token is 0 to 1."
 
 
 def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monkeypatch):
@@ -99,6 +103,10 @@ def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monk
 
 
 def test_where_nothing_reads_at_positions_a_seek_does(tmp_path, monkeypatch):
+    parts = os.preadv  # which a system may read in parts
+    monkeypatch.setattr(os, "preadv", lambda file, views, offset: parts(file, [views[0][:5]], offset))
+    with opened(tmp_path, {"a": NUMBERS}) as weights:
+        np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
     monkeypatch.delattr(os, "preadv")
     with opened(tmp_path, {"a": NUMBERS}) as weights:
         np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
@@ -162,8 +170,10 @@ def test_a_large_tensor_takes_its_own_size_of_memory_and_no_more(tmp_path):
 def test_what_is_no_checkpoint_is_refused_and_pickles_with_a_line_that_converts_them(tmp_path):
     for folder in (tmp_path, tmp_path / "none"):
         assert "no model.safetensors" in refused(folder, "a", error=FileError)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
-    told = refused(tmp_path, "a", error=FileError)
-    assert "can run code" in told and "weights_only=True" in told and "'pytorch_model.bin'" in told
+    for name, converts in {"z.bin": "z.bin", "y$(x).pt": "pytorch_model.bin", "a.ckpt": "a.ckpt"}.items():
+        (tmp_path / name).write_bytes(b"\x80\x02.")  # the first by name is told
+        told = refused(tmp_path, "a", error=FileError)
+        assert f"its weights in {name}, a format that can run code" in told
+        assert f"torch.load('{converts}', weights_only=True)" in told
     os.mkfifo(tmp_path / "model.safetensors")
     refused(tmp_path, "a", error=AttnError)
