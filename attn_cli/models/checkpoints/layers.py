@@ -172,7 +172,7 @@ class Layers:
             if self.stack.parallel:
                 self.x = x + self._joined(layer, made) + self._note("mlp", self._network(n, x), n)
                 return
-            x = self._added(layer, x, made)
+            x = self._added(layer, x, made, n)
         self.x = self._added(layer, x, self._network(n, x), n)
 
     def _embedded(self) -> Array:
@@ -307,8 +307,8 @@ class Layers:
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
         return self._normed(layer, norm, x) if self.stack.pre_norm and norm in layer.names else x
 
-    def _added(self, layer: Layer, x: Array, given: LayerSteps | Array, n: int | None = None) -> Array:
-        """Return the sum of x and of what heads, or a network in layer `n`, made of it."""
+    def _added(self, layer: Layer, x: Array, given: LayerSteps | Array, n: int) -> Array:
+        """Return the sum of x and of what heads, or a network, in layer `n` made of it."""
         norm, after = BESIDE[given.kind if isinstance(given, LayerSteps) else "mlp"]
         if self.stack.adds_to_norm:
             x = self._norm(layer.tensor(norm), x, layer=n)
