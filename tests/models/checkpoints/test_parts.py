@@ -14,7 +14,6 @@ from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
 from tests.models.checkpoints.test_run import IDS, MODELS
 
-
 ORDER = {  # of a model's parts: before its layers, in each layer, and after them
     "gpt2": ("embedding, position", "head, head, attention bias, mlp", "final norm bias"),
     "gemma2": ("embedding", "head, head, mlp", ""),
