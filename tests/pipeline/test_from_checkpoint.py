@@ -406,9 +406,9 @@ def test_a_base_of_rotary_positions_that_float32_lacks_is_one_line(tmp_path):
 def test_long_work_says_first_how_much_it_is(tmp_path, monkeypatch, capsys):
     """How many weights the layers that are computed make, of all heads: on a terminal only."""
     monkeypatch.setattr(run, "COSTLY", 10**6)
-    folder = small_gpt2(tmp_path / "gpt2", gpt2(places=1000), n_positions=1000)
-    every = "4 million weights in 2 layers. --layer N stops at N."
-    for layer, said in ((None, every), (0, "2 million weights in 1 layer.")):
+    folder = small_gpt2(tmp_path / "gpt2", gpt2(places=1000), n_positions=1000, n_head=8)
+    every = "16 million weights in 2 layers. --layer N stops at N."
+    for layer, said in ((None, every), (0, "8 million weights in 1 layer.")):
         for watched in (True, False):
             progress = Progress("Attending")
             progress.watched = watched

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from attn_cli.errors import FileError, InputError
+from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.models.checkpoints.config import Config, read_config
 from attn_cli.models.checkpoints.families import describe
-from attn_cli.models.checkpoints.open_model import cache_folder, find_folder
+from attn_cli.models.checkpoints.open_model import cache_folder, find_folder, open_model
+from tests.models.checkpoints.by_hand import small_gpt2
 
 
 def written(tmp_path, text):
@@ -131,6 +132,7 @@ def test_a_name_is_the_snapshot_of_main_where_the_environment_says_and_a_folder_
         ("HOME", str(tmp_path), tmp_path / ".cache/huggingface/hub"),
         ("XDG_CACHE_HOME", str(tmp_path / "x"), tmp_path / "x/huggingface/hub"),
         ("HF_HOME", "~/h", tmp_path / "h/hub"),
+        ("HUGGINGFACE_HUB_CACHE", str(tmp_path / "b"), tmp_path / "b"),
         ("HF_HUB_CACHE", str(tmp_path / "c"), tmp_path / "c"),
     ):
         monkeypatch.setenv(name, value)
@@ -148,10 +150,50 @@ def test_what_the_cache_does_not_have_is_refused_with_what_to_do(monkeypatch, tm
     kept(tmp_path, "gone", ref="e" * 40)
     kept(tmp_path, "out", ref="../../../etc")
     kept(tmp_path, "long", ref="a" * 5000, snapshots=("a" * 40, "b" * 40))
-    for name in ("org/model", "two", "gone", "out", "long"):
-        with pytest.raises(InputError, match="downloads no models: get it with `hf download") as found:
+    for name in ("org/model", "two", "gone", "out", "long", "n" * 96):
+        with pytest.raises(InputError) as found:
             find_folder(name)
-        assert str(tmp_path) in found.value.message
+        assert (
+            found.value.hint
+            == f"attn downloads no models: get it with `hf download {name}`, or give a folder."
+        )
+        assert (
+            found.value.message
+            == f"{name} is not a folder, and not in the local Hugging Face cache ({tmp_path})."
+        )
+
+
+def test_a_model_is_called_as_the_hub_calls_it_or_as_its_folder_and_its_files_are_none(
+    tokenizers, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    folder = small_gpt2(kept(tmp_path, "org--model"))
+    for name, called in (("org/model", "org/model"), (f"{folder}/", REVISION)):
+        with open_model(name) as found:
+            assert found.name == called
+    (tmp_path / "a b").mkdir()
+    for name, said, hint in (
+        (f"{folder}/model.safetensors", "is a file of a model.", f"Give its folder: {folder}."),
+        (
+            f"{folder}/none",
+            "is neither a folder nor the name of a model.",
+            "Give the folder of a checkpoint, or",
+        ),
+        (
+            written(tmp_path / "a b", "") + "/config.json",
+            "is a file of a model.",
+            f"folder: '{tmp_path}/a b'.",
+        ),
+        (
+            f"{tmp_path}/org",
+            "is a file, and no GGUF file.",
+            "Give the folder of a checkpoint, or a GGUF file.",
+        ),
+    ):
+        (tmp_path / "org").touch()
+        with pytest.raises(AttnError) as refused:
+            find_folder(name)
+        assert refused.value.message == f"{name!r} {said}" and hint in refused.value.hint
 
 
 @pytest.mark.parametrize(

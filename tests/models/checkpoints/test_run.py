@@ -95,6 +95,11 @@ def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, mon
         told = []
         trace_self("a b", Settings(model=folder, **more), told.append)
         assert told == pytest.approx(parts)
+    with Checkpoint(written("t5", tmp_path / "t5")) as checkpoint:
+        read = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
+        read.report_to(told.append, None)
+        assert len([*read.steps()]) == 8  # two layers, and three with two attentions each
+    assert told[-8:] == pytest.approx([0, 1 / 5, 2 / 5, 2 / 5, 3 / 5, 3 / 5, 4 / 5, 4 / 5])
 
 
 HOSTILE = [("n_head", 0), ("n_head", 3), ("n_embd", "8"), ("n_embd", 1 << 40), ("layer_norm_epsilon", -1)]
@@ -394,6 +399,8 @@ def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
     with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:  # noqa: SIM117
         with pytest.raises(InputError, match="decoder layer 1"):
             list(checkpoint.run(texts([IDS])).steps())
+        with pytest.raises(InputError, match="decoder layer 1"):
+            _ = checkpoint.run(texts([IDS])).layer(1).attended
     T = by_hand.gpt_oss()
     T["layers.1.mlp.router.weight"][:] = np.nan
     with Checkpoint(saved(tmp_path, by_hand.GPT_OSS, T)) as checkpoint:  # noqa: SIM117

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,8 +114,19 @@ def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(t
     assert found.special == (True, *[False] * 5, True) and set(found.types) == {0}
     pair = TextEncoder(str(tmp_path), "bert").encode("cat", "home")
     assert pair.tokens == ("[CLS]", "cat", "[SEP]", "home", "[SEP]") and pair.types == (0, 0, 0, 1, 1)
-    word_pieces(tmp_path, WORDS, lower=False)
-    assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "Cat", "[SEP]")
+    unknown = TextEncoder(str(tmp_path), "bert").encode("cat zebra [UNK]", "yak home")
+    assert unknown.unknown == (("zebra", "[UNK]"), ("yak", "[UNK]")) and unknown.second == 5
+    assert len(TextEncoder(str(tmp_path), "bert").encode("a", "a b " * 1000).ids) == 2004
+    for lower, read in ((False, "Cat"), (None, "cat")):
+        word_pieces(tmp_path, WORDS, lower)
+        assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", read, "[SEP]")
+    (tmp_path / "vocab.txt").write_bytes("\r\n".join((*WORDS[:5], "", *WORDS[5:])).encode())
+    assert TextEncoder(str(tmp_path), "bert").encode("the cat").ids == (
+        2,
+        6,
+        7,
+        3,
+    )  # a line without a word counts
     word_pieces(tmp_path, WORDS)
     made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
     made.enable_truncation(4)
@@ -126,12 +138,21 @@ def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(t
 
 
 def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family(tokenizers, tmp_path):
-    names = [*BYTES, "<mask>"]
-    byte_pairs(tmp_path, names, MERGES)
-    found = {family: TextEncoder(str(tmp_path), family) for family in ("gpt2", "opt", "bart")}
+    names = [*BYTES, "<mask>", "[CLS]", "[SEP]", "#", "##"]
+    byte_pairs(tmp_path, names, [*MERGES, "# #"])
+    found = {family: TextEncoder(str(tmp_path), family) for family in ("gpt2", "opt", "bart", "deberta")}
     plain = ("t", "h", "a", "t", "Ġthe")
     framed = {"gpt2": plain, "opt": ("</s>", *plain), "bart": ("<s>", *plain, "</s>")}
+    framed["deberta"] = ("[CLS]", *plain, "[SEP]")
     assert {family: one.encode("that the").tokens for family, one in found.items()} == framed
+    pairs = {family: one.encode("he", "t##") for family, one in found.items()}
+    assert {family: (*one.tokens, one.second) for family, one in pairs.items()} == {
+        "gpt2": ("he", "t", "##", 1), "opt": ("</s>", "he", "t", "##", 2),
+        "bart": ("<s>", "he", "</s>", "</s>", "t", "##", "</s>", 4),
+        "deberta": ("[CLS]", "he", "[SEP]", "[SEP]", "t", "##", "[SEP]", 4),
+    }  # fmt: skip
+    types = {"gpt2": (0, 1, 1), "opt": (0, 0, 1, 1), "bart": (0,) * 7, "deberta": (0,) * 7}
+    assert {family: one.types for family, one in pairs.items()} == types
     assert found["bart"].mask() == ("<mask>", len(BYTES))
     masked = found["bart"].encode("he <mask> the").ids  # which is one token, and takes its space along
     assert list(masked) == [0, names.index("he"), len(BYTES), names.index("Ġthe"), 2]
@@ -161,7 +182,7 @@ def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers,
     (tmp_path / "bert").mkdir()
     word_pieces(tmp_path / "bert", WORDS)
     found = TextEncoder(str(tmp_path / "bert"), "bert")
-    assert [found.text(n) for n in (5, 7, 2)] == ["the", "##s", "[CLS]"]
+    assert [found.text(*n) for n in ([5], [7], [2], [2, 5])] == ["the", "##s", "[CLS]", "[CLS] the"]
     assert found.mask() == ("[MASK]", 4)
     scored = [("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)]
     pieces = tokenizers.Tokenizer(tokenizers.models.Unigram(scored, 0))
@@ -222,7 +243,11 @@ def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_
     with pytest.raises(FileError, match=r"tokenizer\.model") as found:
         TextEncoder(str(tmp_path), "llama")
     assert "save_pretrained('.')" in found.value.hint
-    (tmp_path / "tokenizer.model").rename(tmp_path / "source.spm")
+    (tmp_path / "tokenizer.model").rename(tmp_path / "spiece.model")
+    with pytest.raises(FileError, match=r"its tokenizer in spiece\.model, which attn does not read") as other:
+        TextEncoder(str(tmp_path), "llama")
+    assert other.value.hint == found.value.hint
+    (tmp_path / "spiece.model").rename(tmp_path / "source.spm")
     with pytest.raises(FileError, match="token ids"):
         TextEncoder(str(tmp_path), "marian")
     (tmp_path / "source.spm").unlink()
@@ -243,6 +268,11 @@ def test_one_process_answers_every_thread_and_is_started_again_after_its_death(m
         found = pool.map(lambda text: TextEncoder(model, "gpt2").encode(text).tokens, texts)
         assert [*found] == [tuple(text.split()) for text in texts]
     assert library().process is process and process.is_running()
+    own = Path(
+        "/proc", str(process.running.pid)
+    )  # the first to go where memory is short, and without a trace
+    assert (own / "oom_score_adj").read_text() == "1000\n"
+    assert re.search("Max core file size +0 +0 ", (own / "limits").read_text())
     process.running.kill()
     process.running.wait()
     assert encoder.encode("b", "a").types == (0, 1)
