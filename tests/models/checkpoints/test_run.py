@@ -396,7 +396,7 @@ def test_a_config_says_the_same_in_another_way(family, told, other):
 def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
     T = gpt2()
     T["h.1.attn.c_attn.weight"][0, [0, 8]] = bad
-    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:  # noqa: SIM117
+    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
         with pytest.raises(InputError, match="decoder layer 1"):
             list(checkpoint.run(texts([IDS])).steps())
         with pytest.raises(InputError, match="decoder layer 1"):
