@@ -318,7 +318,8 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
     ({"tokenizer.ggml.model": "unigram"}, "which attn cannot rebuild"),
     ({"tokenizer.ggml.pre": "gpt-9"}, "splits texts by 'gpt-9'"),
-    ({"tokenizer.ggml.bos_token_id": 99}, "bos_token_id 99"),
+    ({"tokenizer.ggml.bos_token_id": 10}, "bos_token_id 10"),  # of ten tokens
+    ({"tokenizer.ggml.merges": [1, 2]}, "no list of merges"),
     ({"tokenizer.ggml.tokens": 3}, "no list of tokens"),
     ({"tokenizer.ggml.token_type": [1]}, "1 types"),
 ]
@@ -362,7 +363,27 @@ def test_gate_and_up_of_two_widths_or_of_an_odd_number_of_rows_for_both_are_refu
         numbers(tmp_path / "x.gguf")
 
 
-def test_pieces_without_a_score_each_are_refused(tmp_path):
+def test_tokenizers_are_rebuilt_with_what_each_kind_of_them_does_by_itself(tokenizers, tmp_path):
+    """Of "▁ab▁a", "▁a" is the first to be merged; without a space before it, "ab" is the second: by their scores."""
+    pieces = gguf_by_hand.SENTENCE_PIECES
+    unused = {"token_type": [2, 3, 3, 6, 1, 1, 1, 5, 1, 1]}  # of which "▁a" is merged all the same
+    found = rebuilt(tmp_path, pieces | unused)
+    told = {"ab a": [7, 5, 7], "<unk>": [0], "cc": [6, 0], "a\na": [7, 3, 4]}
+    assert {text: found.encode(text).ids for text in told} == {text: [1, *ids] for text, ids in told.items()}
+    assert found.decode([1, 7, 5, 7]) == " ab a"
+    bare = {
+        "tokenizer.ggml.add_space_prefix": False,
+        "tokenizer.ggml.add_bos_token": False,
+        "eos_token_id": 2,
+    }
+    assert rebuilt(tmp_path, pieces | bare).encode("ab a").ids == [9, 7]
+    spelled = gguf_by_hand.WORD_PIECES | {"tokenizer.ggml.bos_token_id": 1}
+    del spelled["tokenizer.ggml.cls_token_id"]  # whose older name this is
+    assert rebuilt(tmp_path, spelled).encode("a bc", "Ab").ids == [1, 3, 4, 6, 2, 3, 5, 2]
+    pairs = BYTE_PAIRS | {"tokenizer.ggml.merges": ["Ġ a"]}  # so that nothing makes "ab", which is a token
+    del pairs["tokenizer.ggml.add_bos_token"]
+    for pre, ids in {"llama-bpe": [0, 9], "qwen2": [2, 3], "gpt-2": [2, 3]}.items():
+        assert rebuilt(tmp_path, pairs | {"tokenizer.ggml.pre": pre}).encode("ab").ids == ids, pre
     with pytest.raises(InputError, match="10 tokens and 9 scores"):
         rebuilt(tmp_path, gguf_by_hand.SENTENCE_PIECES | {"tokenizer.ggml.scores": [-1.0] * 9})
 

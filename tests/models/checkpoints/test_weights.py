@@ -84,7 +84,11 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     assert "quantised" in refused(folder, "q", 2, 2)
     assert "quantised (GPTQ or AWQ)" in refused(folder, "o.weight", 2, 2)
     assert "has no tensor b" in refused(folder, "b")
-    with opened(tmp_path, {"a": NUMBERS}) as weights:
+    with opened(tmp_path, {"a": NUMBERS, "stack": NUMBERS[..., None]}) as weights:
+        np.testing.assert_array_equal(weights.read("stack[1]", 3, 1), NUMBERS[1, :, None])
+        for name, said in (("stack[2]", r"\(2, 3, 1\): there is no 2"), ("a[0]", r"\(3,\); by config.json")):
+            with pytest.raises(InputError, match=said):
+                weights.read(name, 3, 1)
         for row in (-1, 2, 1 << 40):
             with pytest.raises(InputError, match=f"no token {row}: .* has 2 rows") as found:
                 weights.rows("a", np.array([0, row]), 3, "token")
