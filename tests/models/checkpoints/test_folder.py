@@ -153,44 +153,27 @@ def test_what_the_cache_does_not_have_is_refused_with_what_to_do(monkeypatch, tm
     for name in ("org/model", "two", "gone", "out", "long", "n" * 96):
         with pytest.raises(InputError) as found:
             find_folder(name)
-        assert (
-            found.value.hint
-            == f"attn downloads no models: get it with `hf download {name}`, or give a folder."
-        )
-        assert (
-            found.value.message
-            == f"{name} is not a folder, and not in the local Hugging Face cache ({tmp_path})."
-        )
+        way = f"get it with `hf download {name}`, or give a folder."
+        assert found.value.hint == f"attn downloads no models: {way}"
+        said = f"{name} is not a folder, and not in the local Hugging Face cache ({tmp_path})."
+        assert found.value.message == said
 
 
-def test_a_model_is_called_as_the_hub_calls_it_or_as_its_folder_and_its_files_are_none(
-    tokenizers, monkeypatch, tmp_path
-):
+@pytest.mark.usefixtures("tokenizers")
+def test_a_model_has_the_name_of_the_hub_or_of_its_folder_and_no_file_is_one(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     folder = small_gpt2(kept(tmp_path, "org--model"))
     for name, called in (("org/model", "org/model"), (f"{folder}/", REVISION)):
         with open_model(name) as found:
             assert found.name == called
     (tmp_path / "a b").mkdir()
+    (tmp_path / "org").touch()
     for name, said, hint in (
         (f"{folder}/model.safetensors", "is a file of a model.", f"Give its folder: {folder}."),
-        (
-            f"{folder}/none",
-            "is neither a folder nor the name of a model.",
-            "Give the folder of a checkpoint, or",
-        ),
-        (
-            written(tmp_path / "a b", "") + "/config.json",
-            "is a file of a model.",
-            f"folder: '{tmp_path}/a b'.",
-        ),
-        (
-            f"{tmp_path}/org",
-            "is a file, and no GGUF file.",
-            "Give the folder of a checkpoint, or a GGUF file.",
-        ),
+        (written(tmp_path / "a b", "") + "/config.json", "is a file of a model.", f": '{tmp_path}/a b'."),
+        (f"{folder}/none", "is neither a folder nor the name of a model.", "a name such as google-bert/"),
+        (f"{tmp_path}/org", "is a file, and no GGUF file.", "the folder of a checkpoint, or a GGUF file."),
     ):
-        (tmp_path / "org").touch()
         with pytest.raises(AttnError) as refused:
             find_folder(name)
         assert refused.value.message == f"{name!r} {said}" and hint in refused.value.hint

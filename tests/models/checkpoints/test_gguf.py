@@ -15,6 +15,7 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.config import BITS
 from attn_cli.models.checkpoints.gguf import open_gguf
 from attn_cli.models.checkpoints.gguf_tokenizer import GPT_4O, LLAMA_3, QWEN_2, gguf_tokenizer
+from attn_cli.models.checkpoints.open_model import TextEncoder
 from attn_cli.models.checkpoints.quantized import QUANTIZED
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.fuzz.mutate import mutated
@@ -99,9 +100,8 @@ def test_what_divides_each_frequency_divides_it(folder, tmp_path):
         whole = written(name, tmp_path / name)
         told = json.loads(Path(whole, "config.json").read_text())
         rope, first = told["rope_parameters"], told.get("original_max_position_embeddings", 4096)
-        further = {
-            f"rope_factors_{one}.weight": np.float32(rope[f"{one}_factor"]) for one in ("short", "long")
-        }
+        factors = {one: np.float32(rope[f"{one}_factor"]) for one in ("short", "long")}
+        further = {f"rope_factors_{one}.weight": factor for one, factor in factors.items()}
         more = {"original_context_length": first, "attn_factor": rope.get("attention_factor")}
         more = {f"phi3.rope.scaling.{key}": one for key, one in more.items() if one is not None}
         alike(numbers(converted(whole, path, further=further, **more)), numbers(whole))
@@ -230,13 +230,8 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     config = LLAMA | {"quantization": quantization, "quantization_config": quantization}
     mlx = by_hand.saved(tmp_path / "mlx", config, packed)
     alike(numbers(mlx), numbers(by_hand.saved(tmp_path / "whole", LLAMA, arrays)))
-    others = (
-        {"mode": "mxfp4"},
-        {"bits": 7},
-        {"group_size": 48},
-        {"group_size": 96},
-        {"bits": 5 if bits != 5 else 3},
-    )
+    groups = ({"group_size": size} for size in (48, 96))
+    others = {"mode": "mxfp4"}, {"bits": 7}, *groups, {"bits": 5 if bits != 5 else 3}
     told = "mode", "2, 3, 4, 5, 6, 8", "a multiple of 32", "no groups of 96", "groups of 32|shape"
     for other, said in zip(others, told, strict=True):
         by_hand.saved(mlx, config | {"quantization": quantization | other}, packed)
@@ -273,9 +268,8 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.expert_count": 2}))
     with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
-    path = converted(
-        folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16, "llama.expert_count": 0}
-    )
+    more = {"llama.rope.dimension_count": 16, "llama.expert_count": 0}
+    path = converted(folder, tmp_path / "x.gguf", **more)
     alike(numbers(path), numbers(folder))
     wide = written("qwen3", tmp_path / "wide")  # whose heads have more numbers than their part of the width
     whole = converted(wide, tmp_path / "y.gguf", **{"qwen3.rope.dimension_count": 16})
@@ -303,7 +297,7 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     (lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:], "keys"),
     (lambda data: data[:300], "its header ends in the middle"),
     (lambda data: data[:-100], "lies outside the file"),
-    (lambda data: data.replace(b"llama", b"lamma"), "does not know the architecture 'lamma'"),
+    (other(b"llama", b"lamma"), "does not know the architecture 'lamma'"),
     (table(64, 40, kind=16), "token_embd.weight is stored as IQ2_XXS, which attn does not unpack"),
     (table(64, 40, kind=99), "is stored as type 99, which"),
     (table(0, 40), "token_embd.weight has shape (40, 0)"),
@@ -371,11 +365,8 @@ def test_tokenizers_are_rebuilt_with_what_each_kind_of_them_does_by_itself(token
     told = {"ab a": [7, 5, 7], "<unk>": [0], "cc": [6, 0], "a\na": [7, 3, 4]}
     assert {text: found.encode(text).ids for text in told} == {text: [1, *ids] for text, ids in told.items()}
     assert found.decode([1, 7, 5, 7]) == " ab a"
-    bare = {
-        "tokenizer.ggml.add_space_prefix": False,
-        "tokenizer.ggml.add_bos_token": False,
-        "eos_token_id": 2,
-    }
+    assert TextEncoder(str(tmp_path), "llama", found.to_str().encode()).text(7, 5) == " ab"
+    bare = {"tokenizer.ggml.add_space_prefix": False, "add_bos_token": False, "eos_token_id": 2}
     assert rebuilt(tmp_path, pieces | bare).encode("ab a").ids == [9, 7]
     spelled = gguf_by_hand.WORD_PIECES | {"tokenizer.ggml.bos_token_id": 1}
     del spelled["tokenizer.ggml.cls_token_id"]  # whose older name this is

@@ -31,9 +31,8 @@ def in_order(parts, name, layers):
     expected = [(part, None) for part in first]
     expected += [(part, n) for n in range(layers) for part in each] + [(part, None) for part in last]
     heads = [one.head for one in parts if one.head is not None]
-    return [(one.part, one.layer) for one in parts] == expected and heads == [
-        *range(each.count("head"))
-    ] * layers
+    assert heads == [*range(each.count("head"))] * layers
+    return [(one.part, one.layer) for one in parts] == expected
 
 
 @pytest.mark.parametrize(("config", "T"), MODELS)

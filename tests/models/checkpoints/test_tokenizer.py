@@ -121,12 +121,8 @@ def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(t
         word_pieces(tmp_path, WORDS, lower)
         assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", read, "[SEP]")
     (tmp_path / "vocab.txt").write_bytes("\r\n".join((*WORDS[:5], "", *WORDS[5:])).encode())
-    assert TextEncoder(str(tmp_path), "bert").encode("the cat").ids == (
-        2,
-        6,
-        7,
-        3,
-    )  # a line without a word counts
+    # A line without a word counts
+    assert TextEncoder(str(tmp_path), "bert").encode("the cat").ids == (2, 6, 7, 3)
     word_pieces(tmp_path, WORDS)
     made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
     made.enable_truncation(4)
@@ -268,9 +264,7 @@ def test_one_process_answers_every_thread_and_is_started_again_after_its_death(m
         found = pool.map(lambda text: TextEncoder(model, "gpt2").encode(text).tokens, texts)
         assert [*found] == [tuple(text.split()) for text in texts]
     assert library().process is process and process.is_running()
-    own = Path(
-        "/proc", str(process.running.pid)
-    )  # the first to go where memory is short, and without a trace
+    own = Path("/proc", str(process.running.pid))  # the first to go where memory is short, without a trace
     assert (own / "oom_score_adj").read_text() == "1000\n"
     assert re.search("Max core file size +0 +0 ", (own / "limits").read_text())
     process.running.kill()
