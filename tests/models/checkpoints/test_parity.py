@@ -293,7 +293,6 @@ SAID = {  # a model, further settings of it, and what becomes of its config.json
     "no biases of attention": ("llama, biases", {}, more(attention_bias=False)),
     "no biases of the network": ("llama, biases", {}, more(mlp_bias=False)),
     "groups of layers": ("albert", {"num_hidden_layers": 18, "num_hidden_groups": 14}, more()),
-    "fewer groups of layers": ("albert", {"num_hidden_layers": 5, "num_hidden_groups": 3}, more()),
     "windows by kinds of layers": ("smollm3", KINDS_OF_LAYERS, more()),
 }
 
