@@ -259,10 +259,10 @@ def test_windows_are_those_that_the_file_says(tmp_path):
 
 
 def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
-    more = {"llama.attention.sliding_window": 4} | {f"llama.some.{letter}": 2.0 for letter in "ebcad"}
+    more = {"llama.attention.sliding_window": 4} | {f"llama.some.{letter}\x1b": 2.0 for letter in "ebcad"}
     with Checkpoint(converted(folder, tmp_path / "x.gguf", **more)) as checkpoint:
         (note,) = checkpoint.model.notes
-    told = "attention.sliding_window, some.a, some.b, some.c, some.d, which attn does not know"
+    told = "attention.sliding_window, some.a^[, some.b^[, some.c^[, some.d^[, which attn does not know"
     assert note == f"The file says {told}: the numbers may differ."
     with pytest.raises(InputError, match="mixture of experts"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.expert_count": 2}))
@@ -289,6 +289,7 @@ def other(old, new):
     return lambda data: data.replace(old, new, 1)
 
 
+HOSTILE = "\x1b" + "x" * 99
 REFUSED = [  # what the file says, or what becomes of its bytes; and what is said of it
     (lambda data: b"GGML" + data[4:], "and no GGUF file"),
     (lambda data: data[:4] + struct.pack("<I", 9) + data[8:], "is of version 9"),
@@ -297,21 +298,23 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     (lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:], "keys"),
     (lambda data: data[:300], "its header ends in the middle"),
     (lambda data: data[:-100], "lies outside the file"),
-    (other(b"llama", b"lamma"), "does not know the architecture 'lamma'"),
+    ({"general.architecture": HOSTILE}, f"does not know the architecture '^[{'x' * 58}'"),
     (table(64, 40, kind=16), "token_embd.weight is stored as IQ2_XXS, which attn does not unpack"),
     (table(64, 40, kind=99), "is stored as type 99, which"),
     (table(0, 40), "token_embd.weight has shape (40, 0)"),
     (table(40, 64, kind=8), "sound GGUF file: token_embd.weight has shape (64, 40)"),
     (table(64, 40, offset=8), "token_embd.weight lies outside"),
-    (other(b"token_embd.weight\2", b"token_embd.weight\5"), "has 5 axes"),
+    (other(b"token_embd.weight\2", b"token_emb\x1b.weight\5"), "token_emb^[.weight has 5 axes"),
     (other(b"blk.1.attn_k.weight", b"blk.0.attn_k.weight"), "two of its tensors have one name"),
     (other(b"general.architecture\x08", b"general.architecture\x0d"), "it has a value of type 13"),
     (other(struct.pack("<Q", 20), struct.pack("<Q", 65_537)), "it has a name of 65,537 bytes"),
     (lambda data: data[:16] + struct.pack("<Q", 60_000) + data[24:], "it claims 60,000 keys"),
     ({"general.alignment": 12}, "general.alignment is 12"),
+    ({"general.alignment": HOSTILE}, f"general.alignment is ^[{'x' * 38}."),
     ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
-    ({"tokenizer.ggml.model": "unigram"}, "which attn cannot rebuild"),
-    ({"tokenizer.ggml.pre": "gpt-9"}, "splits texts by 'gpt-9'"),
+    ({"tokenizer.ggml.model": HOSTILE}, f"of the kind '^[{'x' * 38}', which attn cannot rebuild"),
+    ({"tokenizer.ggml.pre": HOSTILE}, f"splits texts by '^[{'x' * 38}', which attn does not know"),
+    ({"tokenizer.ggml.bos_token_id": HOSTILE}, f"it has bos_token_id ^[{'x' * 38}."),
     ({"tokenizer.ggml.bos_token_id": 10}, "bos_token_id 10"),  # of ten tokens
     ({"tokenizer.ggml.merges": [1, 2]}, "no list of merges"),
     ({"tokenizer.ggml.tokens": 3}, "no list of tokens"),

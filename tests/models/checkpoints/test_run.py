@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.progress import Progress
 from attn_cli.models.checkpoints import run
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.families import FAMILIES, describe
-from attn_cli.models.checkpoints.layers import Changes
+from attn_cli.models.checkpoints.layers import Changes, Texts
 from attn_cli.models.checkpoints.positions import ROPE_KINDS
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline.sources.text import trace_self
@@ -99,7 +100,19 @@ def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, mon
         read = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
         read.report_to(told.append, None)
         assert len([*read.steps()]) == 8  # two layers, and three with two attentions each
-    assert told[-8:] == pytest.approx([0, 1 / 5, 2 / 5, 2 / 5, 3 / 5, 3 / 5, 4 / 5, 4 / 5])
+        assert told[-8:] == pytest.approx([0, 1 / 5, 2 / 5, 2 / 5, 3 / 5, 3 / 5, 4 / 5, 4 / 5])
+        monkeypatch.setattr(run, "COSTLY", 0)
+        monkeypatch.setattr(Progress, "tell", lambda self, said: told.append(said))
+        read.report_to(Progress("Attending"), None)
+    assert told[-1] == "3 tokens make 0 million weights in 5 layers. --layer N stops at N."
+
+
+def test_where_there_is_one_segment_a_second_text_is_of_it_too(tmp_path):
+    for name, is_one in (("roberta", True), ("bert", False)):
+        with Checkpoint(written(name, tmp_path)) as checkpoint:
+            given = (Texts(np.array([[3, 4]]), None, types) for types in (None, np.array([[0, 1]])))
+            one, other = (checkpoint.run(read).logits() for read in given)
+            assert np.allclose(one, other, atol=1e-5) == is_one
 
 
 HOSTILE = [("n_head", 0), ("n_head", 3), ("n_embd", "8"), ("n_embd", 1 << 40), ("layer_norm_epsilon", -1)]

@@ -84,6 +84,9 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     assert "quantised" in refused(folder, "q", 2, 2)
     assert "quantised (GPTQ or AWQ)" in refused(folder, "o.weight", 2, 2)
     assert "has no tensor b" in refused(folder, "b")
+    folder = folder_of(tmp_path, {"a": NUMBERS, "q\x1b": np.zeros((2, 2), np.int8)})
+    assert "has no tensor b^[." in refused(folder, "b\x1b")
+    assert "q^[: the weights are quantised (int8 numbers)" in refused(folder, "q\x1b", 2, 2)
     with opened(tmp_path, {"a": NUMBERS, "stack": NUMBERS[..., None]}) as weights:
         np.testing.assert_array_equal(weights.read("stack[1]", 3, 1), NUMBERS[1, :, None])
         for name, said in (("stack[2]", r"\(2, 3, 1\): there is no 2"), ("a[0]", r"\(3,\); by config.json")):
@@ -135,9 +138,13 @@ def indexed(tmp_path, files):
 
 
 def test_shards_are_opened_when_a_tensor_of_theirs_is_wanted(tmp_path):
-    folder = indexed(tmp_path, {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"})
+    files = {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}
+    folder = indexed(tmp_path, files)
     with closing(Weights(folder)) as weights:
         np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
+    said = refused(indexed(tmp_path, {"a": "\x1b" + "x" * 999}), "a")
+    assert f"points to ^[{'x' * 198}." in said
+    folder = indexed(tmp_path, files)
     assert "two.safetensors" in refused(folder, "b", 2, 3, error=FileError)
     assert "has no tensor c" in refused(folder, "c")
 
