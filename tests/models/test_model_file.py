@@ -365,13 +365,8 @@ def filled(array, size, layers):
     return layers, {"change": lambda made: made[f"{layers - 1}.{array}"].fill(size)}, "a million"
 
 
-def longer(*names):
-    """Make the last axis of arrays longer by one."""
-    return {
-        "change": lambda made: made.update(
-            {n: np.concatenate([made[n], made[n][..., :1]], -1) for n in names}
-        )
-    }
+def doubled(axis, *names):
+    return {"change": lambda made: made.update({name: made[name].repeat(2, axis) for name in names})}
 
 
 def half(size):
@@ -382,8 +377,8 @@ BELOW = [], [["a", "b"]], [["a", "b"]] * 3, "ab"
 UNSOUND = [
     *((3, {"facts": {"names_below": of}}, "those of 2 layers") for of in BELOW),
     *((1, {"names": ["relations", name, "other"]}, "all or mean") for name in ("all", "mean")),
-    (3, longer("in.W", "in.b"), "in.W makes 7 numbers a word, and layer 0 takes 6"),
-    (1, longer("0.W_q", "0.W_k", "0.b_q", "0.b_k"), "odd number of rows of 3"),
+    (3, doubled(-1, "in.W", "in.b"), "in.W makes 12 numbers a word, and layer 0 takes 6"),
+    (1, doubled(1, "0.R", "0.b"), "it needs an odd number of rows of 2"),
     *((1, half(size), "0.W_q holds NaN or infinity") for size in (np.nan, np.inf, -np.inf)),
     *map(filled, *zip(*product(("R", "b", "W_q", "b_k"), (1e7, -1e7, -1e308, 1e308), (1, 3)), strict=True)),
 ]

@@ -108,6 +108,27 @@ def logits_of(folder):
         return checkpoint.run(texts(parity.TEXTS)).logits()
 
 
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of four bits, the first of which is the sign
+
+
+def test_experts_in_four_bits_are_what_their_blocks_and_scales_say(tmp_path):
+    """As GPT-OSS ships them: 32 numbers a block, two in a byte, the lower half first, times a power of two."""
+    written("gpt_oss", tmp_path)
+    config, arrays = parity.read(tmp_path)
+    config, packed, draw = config | {"intermediate_size": 64}, dict(arrays), np.random.default_rng(3)
+    for n, (name, rows, groups) in product(range(3), (("gate_up", 128, 1), ("down", 32, 2))):
+        place = f"model.layers.{n}.mlp.experts.{name}_proj"
+        packed[f"{place}_bias"] = arrays[f"{place}_bias"] = drawn(place, (5, rows))
+        blocks = packed[f"{place}_blocks"] = draw.integers(0, 256, (5, rows, groups, 16), np.uint8)
+        scales = packed[f"{place}_scales"] = draw.integers(118, 126, (5, rows, groups), np.uint8)
+        halves = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(5, rows, groups, 32)
+        numbers = np.concatenate([E2M1, -E2M1])[halves] * 2.0 ** (scales[..., None].astype(int) - 127)
+        arrays[place] = np.ascontiguousarray(numbers.reshape(5, rows, -1).swapaxes(1, 2), np.float32)
+        del packed[place]
+    found, expected = (logits_of(saved(tmp_path / "x", config, some)) for some in (packed, arrays))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
 WITH_PICTURES += [
     ("mistral", "language_model.model.", {"tie_word_embeddings": is_tied}) for is_tied in (True, False)
