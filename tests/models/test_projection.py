@@ -53,6 +53,7 @@ def test_the_layer_output_is_the_heads_side_by_side_times_their_weight(layout):
     record = {"X": X, "W_q": turned(W), "W_k": turned(W), "W_v": turned(W), "W_o": turned(W_o), "b_o": b_o}
     trace = trace_matrices("compute", given(**record, heads=2, layout=layout), Settings())
     assert trace.projection.layout == layout
+    np.testing.assert_array_equal(trace.W_o, turned(W_o))
     joined = np.hstack([head.output for head in trace.heads])
     close(trace.layer_output, joined @ W_o + b_o)
 
@@ -137,12 +138,14 @@ def test_beside_a_learned_model_positions_are_told_to_be_no_part_of_it(model):
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 4])
-@pytest.mark.parametrize("options", ["-e random", "-e random --heads 2", "", "-p roles-deep"])
+@pytest.mark.parametrize("options", ["-e random", "-e random --heads 2", "", "-p roles-deep --layer 0"])
 def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options):
     found = record("self", "dog bites man", "--round", str(digits), *options.split(), "--steps")
     head, X = found["heads"][0], np.array(found["x_query"])
     names = ("W_q", "W_k", "W_v", "position_vectors", "position_biases")
-    for M in (X, *(np.array(head[name]) for name in names if head.get(name) is not None)):
+    joining = [found[name] for name in ("W_o", "b_o") if found[name] is not None]
+    assert len(joining) == (2 if "layer" in options else 0)
+    for M in map(np.array, (X, *joining, *(head[name] for name in names if head.get(name) is not None))):
         assert np.array_equal(M, np.round(M, digits))
     Q, K = (X @ np.array(head[W]) + np.array(head[b] or 0) for W, b in (("W_q", "b_q"), ("W_k", "b_k")))
     exps = np.exp(Q @ K.T * found["scale"] + np.array(head["position_scores"] or 0))
