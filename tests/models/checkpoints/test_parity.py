@@ -279,7 +279,6 @@ def more(**told):
     return lambda config: config | told
 
 
-KINDS_OF_LAYERS = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3}
 LINEAR = {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}
 SAID = {  # a model, further settings of it, and what becomes of its config.json
     **{f"{name}, of former years": (name, {}, as_in_former_years) for name in FORMER.split("; ")},
@@ -290,10 +289,6 @@ SAID = {  # a model, further settings of it, and what becomes of its config.json
     },
     "sizes with other names": ("bloom", {}, with_other_names),
     "of two ways to say a rotation one holds": ("llama 3", {}, more(rope_scaling=LINEAR)),
-    "no biases of attention": ("llama, biases", {}, more(attention_bias=False)),
-    "no biases of the network": ("llama, biases", {}, more(mlp_bias=False)),
-    "groups of layers": ("albert", {"num_hidden_layers": 18, "num_hidden_groups": 14}, more()),
-    "windows by kinds of layers": ("smollm3", KINDS_OF_LAYERS, more()),
 }
 
 

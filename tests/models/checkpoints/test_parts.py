@@ -36,30 +36,12 @@ def in_order(parts, name, layers):
 
 
 @pytest.mark.parametrize(("config", "T"), MODELS)
-def test_the_parts_of_a_checkpoint_sum_to_its_logit_before_a_cap(config, T, tmp_path):
+def test_the_parts_of_a_checkpoint_are_in_its_order(config, T, tmp_path):
+    """What they sum to, and the words of heads, is checked with every model that transformers computed."""
     with Checkpoint(saved(tmp_path, config, T)) as checkpoint:
-        run = checkpoint.run(texts([IDS]))
-        list(run.steps())
-        logits = run.scores(run.output(), is_capped=False)[0]
         for place, id_, against in ((3, 2, None), (1, 4, 0)):
-            way = way_of(run, place)
-            parts = way.parts(id_, against)
-            expected = logits[place, id_] - (0 if against is None else logits[place, against])
+            parts = way_of(checkpoint.run(texts([IDS])), place).parts(id_, against)
             assert in_order(parts, config["model_type"], config.get("num_hidden_layers", 2))
-            np.testing.assert_allclose(sum(one.value for one in parts), expected, rtol=1e-5, atol=1e-5)
-            for (layer, _), moved in way.trail.moved.items():  # the words sum to the head
-                heads = [one.value for one in parts if (one.part, one.layer) == ("head", layer)]
-                np.testing.assert_allclose(moved.sum(axis=1), heads, atol=1e-5)
-
-
-def test_the_parts_of_a_model_whose_logits_are_scaled_are_scaled_too(tmp_path):
-    with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
-        model = checkpoint.model
-        checkpoint.model = model._replace(logits=model.logits._replace(scale=0.25))
-        run = checkpoint.run(texts([IDS]))
-        for against, expected in ((None, run.logits()[0, 3, 2]), (0, run.logits()[0, 3, [2, 0]] @ [1, -1])):
-            parts = way_of(run, 3).parts(2, against)
-            np.testing.assert_allclose(sum(one.value for one in parts), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_without_all_heads_and_networks_what_is_left_is_the_embeddings_own_guess(tmp_path):
