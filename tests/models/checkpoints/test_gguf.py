@@ -187,20 +187,33 @@ def test_a_command_shows_a_file_as_it_shows_a_folder(folder, tmp_path):
 
 def test_ollama_s_models_are_found_by_name(folder, tmp_path, monkeypatch):
     path = converted(folder, tmp_path / "x.gguf", **BYTE_PAIRS)
-    kept, digest = tmp_path / "ollama", "0123456789abcdef" * 4
+    kept, digest = tmp_path / ".ollama" / "models", "0123456789abcdef" * 4
     manifest = kept / "manifests/registry.ollama.ai/library/tiny/latest"
-    manifest.parent.mkdir(parents=True)
+    other = kept / "manifests/registry.ollama.ai/me/tiny/7b"
+    for place in (manifest, other):
+        place.parent.mkdir(parents=True)
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"}
     manifest.write_text(json.dumps({"layers": [{"mediaType": "text", "digest": "sha256:0"}, layer]}))
     (kept / "blobs").mkdir()
     os.rename(path, kept / f"blobs/sha256-{digest}")
+    other.write_text(manifest.read_text())
+    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert all(told("self", "ab a", "-m", f"ollama:{name}") for name in ("tiny", "tiny:latest", "me/tiny:7b"))
     monkeypatch.setenv("OLLAMA_MODELS", str(kept))
-    assert all(told("self", "ab a", "-m", f"ollama:{name}") for name in ("tiny", "tiny:latest"))
     layer["digest"] = "sha256:../../etc/passwd"
     manifest.write_text(json.dumps({"layers": [layer]}))
     for name in ("tiny", "other", "tiny:7b", "../tiny"):
         refused = here("self", "ab a", "-m", f"ollama:{name}")
         assert refused.code in (65, 66) and refused.err.count("\n") == 1, refused.err
+        way = f"get it with `ollama pull {name}`; `ollama list` shows what there is."
+        said = f"Ollama keeps no model {name} in {kept}. attn downloads no models: {way}"
+        said = (
+            "'../tiny' is not the name of a model. Give a name such as ollama:llama3.2:1b."
+            if ".." in name
+            else said
+        )
+        assert " ".join(refused.err.split()).endswith(said)
 
 
 def affine(array, bits, group=32):
@@ -309,7 +322,7 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     (other(b"general.architecture\x08", b"general.architecture\x0d"), "it has a value of type 13"),
     (other(struct.pack("<Q", 20), struct.pack("<Q", 65_537)), "it has a name of 65,537 bytes"),
     (lambda data: data[:16] + struct.pack("<Q", 60_000) + data[24:], "it claims 60,000 keys"),
-    ({"general.alignment": 12}, "general.alignment is 12"),
+    *(({"general.alignment": n}, f"general.alignment is {n}.") for n in (0, 12, 1 << 21)),
     ({"general.alignment": HOSTILE}, f"general.alignment is ^[{'x' * 38}."),
     ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
     ({"tokenizer.ggml.model": HOSTILE}, f"of the kind '^[{'x' * 38}', which attn cannot rebuild"),

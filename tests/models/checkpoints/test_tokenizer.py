@@ -248,7 +248,9 @@ def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_
         TextEncoder(str(tmp_path), "marian")
     (tmp_path / "source.spm").unlink()
     (tmp_path / "vocab.txt").symlink_to("vocab.txt")
-    with pytest.raises(FileError, match=r"no tokenizer\.json"):
+    with pytest.raises(
+        FileError, match=r"no tokenizer\.json, no vocab\.txt, and no vocab\.json with merges\.txt\."
+    ):
         TextEncoder(str(tmp_path), "marian")
     byte_pairs(tmp_path, BYTES, MERGES)
     with pytest.raises(InputError, match="cannot encode the text"):
