@@ -281,8 +281,8 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.expert_count": 2}))
     with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
-    more = {"llama.rope.dimension_count": 16, "llama.expert_count": 0}
-    path = converted(folder, tmp_path / "x.gguf", **more)
+    more = {"rope.dimension_count": 16, "expert_count": 0, "attention.head_count_kv": [2, 2]}
+    path = converted(folder, tmp_path / "x.gguf", **{f"llama.{key}": one for key, one in more.items()})
     alike(numbers(path), numbers(folder))
     wide = written("qwen3", tmp_path / "wide")  # whose heads have more numbers than their part of the width
     whole = converted(wide, tmp_path / "y.gguf", **{"qwen3.rope.dimension_count": 16})
@@ -325,6 +325,7 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     *(({"general.alignment": n}, f"general.alignment is {n}.") for n in (0, 12, 1 << 21)),
     ({"general.alignment": HOSTILE}, f"general.alignment is ^[{'x' * 38}."),
     ({"llama.attention.head_count": 0}, "num_attention_heads is 0"),
+    ({"llama.attention.head_count_kv": [2, 1]}, "llama.attention.head_count_kv differs by layer, which attn"),
     ({"tokenizer.ggml.model": HOSTILE}, f"of the kind '^[{'x' * 38}', which attn cannot rebuild"),
     ({"tokenizer.ggml.pre": HOSTILE}, f"splits texts by '^[{'x' * 38}', which attn does not know"),
     ({"tokenizer.ggml.bos_token_id": HOSTILE}, f"it has bos_token_id ^[{'x' * 38}."),

@@ -305,6 +305,8 @@ def test_each_attention_of_an_encoder_and_a_decoder_is_found_and_what_is_encoded
         sides = [{one.side for one in run.changed(Changes()).steps()} for _ in range(2)]
         with pytest.raises(UsageError, match="There are 2 texts for 1 targets"):
             checkpoint.run(texts([[1], [2]]), texts([[0]]))
+        with pytest.raises(UsageError, match="to predict words, give a target text for its decoder"):
+            checkpoint.run(texts([[1]])).logits()
         for given, said in ([texts([[1]])], "2 encoder"), ([texts([[1]])] * 2, "2 encoder, 3 decoder"):
             with pytest.raises(UsageError, match="no cross attention in a layer 4 of") as found:
                 checkpoint.run(*given).layer(4, "cross")
