@@ -61,6 +61,8 @@ def test_a_file_has_the_numbers_of_the_folder_that_it_was_made_of(name, tmp_path
     more |= {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]} if name == "olmo3" else {}
     whole = written(name, tmp_path / "whole", **more)
     path = converted(whole, tmp_path / "x.gguf")
+    with Checkpoint(path) as checkpoint:
+        assert checkpoint.model.notes == ()
     if name == "bert":  # no file has its head
         with Checkpoint(path) as checkpoint, Checkpoint(str(whole)) as other:
             with pytest.raises(InputError, match="has no language-model head"):
@@ -281,9 +283,17 @@ def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.expert_count": 2}))
     with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
-    more = {"rope.dimension_count": 16, "expert_count": 0, "attention.head_count_kv": [2, 2]}
+    more = {
+        "rope.dimension_count": 16,
+        "expert_count": 0,
+        "attention.head_count_kv": [2, 2],
+        "vocab_size": 40,
+    }
+    more |= {"attention.value_length": 16, "rope.scaling.finetuned": True, "tensor_data_layout": "Meta's"}
     path = converted(folder, tmp_path / "x.gguf", **{f"llama.{key}": one for key, one in more.items()})
     alike(numbers(path), numbers(folder))
+    with Checkpoint(path) as checkpoint:
+        assert checkpoint.model.notes == (note.replace(told, "expert_count, which attn does not know"),)
     wide = written("qwen3", tmp_path / "wide")  # whose heads have more numbers than their part of the width
     whole = converted(wide, tmp_path / "y.gguf", **{"qwen3.rope.dimension_count": 16})
     alike(numbers(whole), numbers(wide))

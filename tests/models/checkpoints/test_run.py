@@ -107,12 +107,16 @@ def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, mon
     assert told[-1] == "3 tokens make 0 million weights in 5 layers. --layer N stops at N."
 
 
-def test_where_there_is_one_segment_a_second_text_is_of_it_too(tmp_path):
+def test_roberta_has_one_segment_also_for_a_second_text_and_two_places_fewer_than_its_table(tmp_path):
     for name, is_one in (("roberta", True), ("bert", False)):
         with Checkpoint(written(name, tmp_path)) as checkpoint:
             given = (Texts(np.array([[3, 4]]), None, types) for types in (None, np.array([[0, 1]])))
             one, other = (checkpoint.run(read).logits() for read in given)
             assert np.allclose(one, other, atol=1e-5) == is_one
+            most = 510 if is_one else 512  # places, of which RoBERTa begins with the third
+            assert checkpoint.run(texts([[3] * most])).layer(0).x.shape == (1, most, 32)
+            with pytest.raises(InputError, match=f"{most + 1} tokens; .* reads at most {most}"):
+                checkpoint.run(texts([[3] * (most + 1)])).layer(0)
 
 
 HOSTILE = [("n_head", 0), ("n_head", 3), ("n_embd", "8"), ("n_embd", 1 << 40), ("layer_norm_epsilon", -1)]
