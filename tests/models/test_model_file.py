@@ -389,6 +389,14 @@ def test_what_is_sound_in_each_part_and_not_in_the_whole_is_refused(layers, how,
     assert said in refused(files(layers, **how))
 
 
+def test_vectors_too_large_for_the_layers_are_refused(files, at):
+    one, settings = models.table(), replace(files(3), layer=0)
+    huge = VectorTable("file", "t", one.block, one.matrix / np.abs(one.matrix).max() * 1.7e308, {})
+    (at / "v.txt").write_text(models.typed(huge))
+    models.write(at / "m.safetensors", models.arrays(2, 3), huge, TWO)
+    assert "m.safetensors: what its layers make is more than a number can hold." in refused(settings, "the cat dog sees")
+
+
 @pytest.mark.parametrize("columns", [3, None])
 def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, at):
     def change(made):

@@ -83,7 +83,8 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     assert "shape (2, 3)" in refused(folder, "a", 6)
     assert "quantised" in refused(folder, "q", 2, 2)
     assert "quantised (GPTQ or AWQ)" in refused(folder, "o.weight", 2, 2)
-    assert "has no tensor b" in refused(folder, "b")
+    said = "has no tensor b. Its config.json is of another model, or the checkpoint is not complete."
+    assert said in refused(folder, "b")
     folder = folder_of(tmp_path, {"a": NUMBERS, "q\x1b": np.zeros((2, 2), np.int8)})
     assert "has no tensor b^[." in refused(folder, "b\x1b")
     assert "q^[: the weights are quantised (int8 numbers)" in refused(folder, "q\x1b", 2, 2)
@@ -105,7 +106,9 @@ def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monk
         stored = weights.stored("a", 1000, 3)
         os.truncate(tmp_path / "model.safetensors", 6000)
         for n, in_out in ((3, False), (1000, True)):
-            with pytest.raises(InputError, match="changed while it was read"):
+            with pytest.raises(
+                InputError, match=r"changed while it was read\. Try again when it is complete\."
+            ):
                 product(np.ones((2, n), np.float32), stored, in_out)
 
 
@@ -118,7 +121,7 @@ def test_where_nothing_reads_at_positions_a_seek_does(tmp_path, monkeypatch):
     with opened(tmp_path, {"a": NUMBERS}) as weights:
         np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
         os.truncate(tmp_path / "model.safetensors", 80)
-        with pytest.raises(InputError, match="changed while it was read"):
+        with pytest.raises(InputError, match=r"changed while it was read\. Try again when it is complete\."):
             weights.read("a", 2, 3)
 
 
@@ -146,7 +149,7 @@ def test_shards_are_opened_when_a_tensor_of_theirs_is_wanted(tmp_path):
     assert f"points to ^[{'x' * 198}." in said
     folder = indexed(tmp_path, files)
     assert "two.safetensors" in refused(folder, "b", 2, 3, error=FileError)
-    assert "has no tensor c" in refused(folder, "c")
+    assert "has no tensor c, which model.safetensors.index.json says it has." in refused(folder, "c")
 
 
 ELSEWHERE = "../one.safetensors /etc/passwd a/../b.safetensors .. b\\c.safetensors model.bin "  # and no name
@@ -156,7 +159,10 @@ NO_INDEX += ['{"weight_map": []}', '{"weight_map": {"a": 1}}', '{"weight_map": n
 
 @pytest.mark.parametrize("files", [*({"a": file} for file in ELSEWHERE.split(" ")), *NO_INDEX])
 def test_an_index_that_is_none_or_points_elsewhere_is_refused(files, tmp_path):
-    assert ("weight_map" if files in NO_INDEX else "beside it") in refused(indexed(tmp_path, files), "a")
+    said = (
+        "it needs a weight_map, from names to files." if files in NO_INDEX else "be .safetensors beside it."
+    )
+    assert said in refused(indexed(tmp_path, files), "a")
 
 
 LIE = b'{"a": {"dtype": "BF16", "shape": [32], "data_offsets": [32, 96]}}'
@@ -180,7 +186,10 @@ def test_a_large_tensor_takes_its_own_size_of_memory_and_no_more(tmp_path):
 
 def test_what_is_no_checkpoint_is_refused_and_pickles_with_a_line_that_converts_them(tmp_path):
     for folder in (tmp_path, tmp_path / "none"):
-        assert "no model.safetensors" in refused(folder, "a", error=FileError)
+        said = (
+            "has no model.safetensors and no model.safetensors.index.json. Give the folder of a checkpoint."
+        )
+        assert said in refused(folder, "a", error=FileError)
     for name, converts in {"z.bin": "z.bin", "y$(x).pt": "pytorch_model.bin", "a.ckpt": "a.ckpt"}.items():
         (tmp_path / name).write_bytes(b"\x80\x02.")  # the first by name is told
         told = refused(tmp_path, "a", error=FileError)
