@@ -80,7 +80,7 @@ def test_a_pass_goes_on_from_an_attention_for_several_outputs_at_once(tmp_path):
         assert np.abs(mean - out).max() > 1e-3
         for other in (Cut(((0, 0), (1, MLP)), "masked", "encoder"), Cut(((0, 0),), "self", "decoder")):
             np.testing.assert_array_equal(run.changed(Changes(other)).logits()[0], plain)
-        read = [checkpoint.run(Texts(np.array([ids]))) for ids in ([0, 1], [2, 0])]
+        read = [checkpoint.run(Texts(np.array([ids])), cut=cuts[0]) for ids in ([0, 1], [2, 0])]
         both = read[0].beside(read[1:]).logits()
         np.testing.assert_allclose(both, [one.logits()[0] for one in read], atol=1e-5)
 

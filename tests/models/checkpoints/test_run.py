@@ -110,8 +110,10 @@ def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, mon
 def test_roberta_has_one_segment_also_for_a_second_text_and_two_places_fewer_than_its_table(tmp_path):
     for name, is_one in (("roberta", True), ("bert", False)):
         with Checkpoint(written(name, tmp_path)) as checkpoint:
-            given = (Texts(np.array([[3, 4]]), None, types) for types in (None, np.array([[0, 1]])))
-            one, other = (checkpoint.run(read).logits() for read in given)
+            given = (Texts(np.array([[3, 4]]), None, np.array([types])) for types in ([0, 0], [0, 1]))
+            first, second = map(checkpoint.run, given)
+            one, other = both = first.beside([second]).logits()
+            close(both, np.concatenate([first.logits(), second.logits()]))
             assert np.allclose(one, other, atol=1e-5) == is_one
             most = 510 if is_one else 512  # places, of which RoBERTa begins with the third
             assert checkpoint.run(texts([[3] * most])).layer(0).x.shape == (1, most, 32)
