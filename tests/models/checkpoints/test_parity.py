@@ -226,6 +226,8 @@ def identities(checkpoint, run, given, name):
         expected = logits[place, id_] - (0 if other is None else logits[place, other])
         way = way_of(plain, place)
         parts = way.parts(id_, other)
+        networks = [one.layer for one in parts if one.part == "mlp"]
+        assert networks == [*range(len([*checkpoint.model.stacks.values()][-1].layers))]
         total = sum(one.value for one in parts)
         most = max(scale, sum(abs(one.value) for one in parts))
         assert abs(total - expected) < 1e-5 * most, f"{name}, parts"
