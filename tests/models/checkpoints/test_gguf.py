@@ -321,7 +321,10 @@ REFUSED = [  # what the file says, or what becomes of its bytes; and what is sai
     (lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:], "keys"),
     (lambda data: data[:300], "its header ends in the middle"),
     (lambda data: data[:-100], "lies outside the file"),
-    ({"general.architecture": HOSTILE}, f"does not know the architecture '^[{'x' * 58}'"),
+    (
+        {"general.architecture": HOSTILE},
+        f"the architecture '^[{'x' * 58}'. It knows qwen2, qwen3, gemma, phi3, olmo2",
+    ),
     (table(64, 40, kind=16), "token_embd.weight is stored as IQ2_XXS, which attn does not unpack"),
     (table(64, 40, kind=99), "is stored as type 99, which"),
     (table(0, 40), "token_embd.weight has shape (40, 0)"),
