@@ -143,12 +143,15 @@ def test_a_word2vec_or_a_doc2vec_model_gives_its_words(models, at, apart, more):
 
 @pytest.mark.parametrize("apart", [{}, {"sep_limit": 0}])
 @pytest.mark.parametrize(("bucket", "sizes"), [(50, (3, 6)), (0, (3, 6)), (9, (1, 2)), (9, (3, 0))])
-def test_fasttext_gives_the_vectors_that_gensim_composes_of_n_grams(models, at, apart, bucket, sizes):
+def test_fasttext_gives_the_vectors_that_gensim_composes_of_n_grams(
+    models, at, apart, bucket, sizes, monkeypatch
+):
     model = trained(models.FastText, bucket=bucket, min_n=sizes[0], max_n=sizes[1])
     model.save("a.model", **apart)
     model.wv.save("a.kv", **apart)
     loaded = models.FastText.load("a.model").wv
     assert same(read_gensim("a.model"), loaded, within=1e-6)  # float32, added in another order
+    monkeypatch.setattr("attn_cli.vectors.spelling.BLOCK", 10)  # bytes of words, or numbers, at once
     assert same(read_gensim("a.kv"), loaded, within=1e-6)
 
 
