@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import re
+import stat
 import struct
 import time
 import warnings
@@ -18,16 +19,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from attn_cli.errors import InputError, UsageError, WriteError
-from attn_cli.io.array_files import safetensors_entries, write_safetensors
+from attn_cli.errors import CreateError, InputError, UsageError, WriteError
+from attn_cli.io.array_files import read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.atomic import lock
 from attn_cli.io.files import packing
-from attn_cli.vectors import SourceFile, as_bytes, as_text, names, open_vectors as cache
+from attn_cli.vectors import SourceFile, as_bytes, as_text, names, open_vectors as cache, table_of
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import export, import_file
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
-from attn_cli.vectors.spelling import closest, near_words
+from attn_cli.vectors.spelling import closest, did_you_mean, near_words
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
 from tests.io.test_array_files import little_memory
@@ -121,19 +122,42 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
     listed = "\n".join(WORDS).encode() + b"\n"
     np.save("a.npy", MATRIX)
     np.save("f.npy", np.asfortranarray(MATRIX))
-    np.savez("both.npz", words=np.array(WORDS), vectors=MATRIX)
+    np.savez("both.npz", words=np.array(WORDS), vectors=MATRIX, numbers=np.eye(8, dtype=int))
     np.savez_compressed("bytes.npz", w=np.array([w.encode() for w in WORDS]), m=MATRIX)
     np.savez("apart.npz", vectors=MATRIX)
-    with Path("m.safetensors").open("wb") as stream:
-        write_safetensors(stream, {"embedding": MATRIX, "bias": np.zeros(3)}, {})
-    for name, said in (("a.npy", "holds numbers, and no words"), ("m.safetensors", "vectors and words")):
+    np.savez("lists.npz", one=np.array(WORDS), other=np.array(WORDS), vectors=MATRIX)
+    inside = np.frombuffer(listed[:-1], np.uint8)
+    for name, arrays in {
+        "m": {"embedding": MATRIX, "bias": np.zeros(3)},
+        "two": {"one": MATRIX, "other": MATRIX},
+        "flat": {"vectors": MATRIX[:, 0], "words": inside},
+        "wide": {"vectors": MATRIX, "words": inside.astype(np.int32)},
+    }.items():
+        with Path(f"{name}.safetensors").open("wb") as stream:
+            write_safetensors(stream, arrays, {})
+    np.save("whole.npy", np.eye(8, dtype=int))
+    for name in ("two.words", "whole.words"):
+        Path(name).write_bytes(listed)
+    for name, said in (
+        ("a.npy", "holds numbers, and no words"),
+        ("whole.npy", "hold no decimal numbers"),
+        ("lists.npz", "holds 1 matrices and 2 lists of words"),
+        *(
+            (f"{name}.safetensors", "needs the arrays vectors and words")
+            for name in ("m", "two", "flat", "wide")
+        ),
+    ):
         with pytest.raises(InputError, match=said):
             open_file(name)
     for name in ("a.words", "apart.vocab", "m.words"):
         Path(name).write_bytes(listed)
+    for name in ("a.vocab", "a.txt", "apart.txt"):  # of several lists the first of these suffixes counts
+        Path(name).write_bytes(b"another\n")
     Path("f.txt").write_bytes(listed.replace(b"\n", b"\r\n"))
     for name in ("a.npy", "f.npy", "both.npz", "bytes.npz", "apart.npz", "m.safetensors"):
         check_all(open_file(name))
+    for rows in (2, slice(1, 4), slice(6, 2), slice(None, None, 3), np.array([5, 0])):
+        np.testing.assert_array_equal(open_file("a.npy").matrix[rows], MATRIX[rows])
     Path("a.words").write_bytes(listed + b"more\n")
     with pytest.raises(InputError, match="9 words but 8 vectors"):
         open_file("a.npy")
@@ -166,14 +190,14 @@ def test_what_gensim_writes_is_read_and_has_the_same_neighbours_and_analogies(ke
     keyed.save("two.kv", sep_limit=0)
     words = ["w1é", "w2é", "w3é"]
     theirs = keyed.most_similar("w7é", topn=10)
-    meant = keyed.most_similar(positive=words[1:], negative=words[:1], topn=5)
+    meant = keyed.most_similar(positive=words[1:], negative=words[:1], topn=200)
     for name in ("t.txt", "b.bin", "g.txt", "z.txt.gz", "one.kv", "two.kv"):
         vectors = open_table(f"./{name}")
         found = vectors.find(["w7é", "nothing", *words])
         assert found.keys() == {"w7é", *words}, name
         np.testing.assert_array_equal(found["w7é"].astype(np.float32), keyed["w7é"])
         alike(nearest(vectors, found["w7é"], 10, ["w7é"]), theirs)
-        alike(analogy(vectors, words, [found[word] for word in words], 5), meant)
+        alike(analogy(vectors, words, [found[word] for word in words], 200), meant)
         assert told("vectors", "nearest", "w7é", "-e", f"./{name}", "--top", "1").split()[0] == theirs[0][0]
 
 
@@ -188,14 +212,16 @@ def test_what_is_exported_gensim_reads_back_equal(keyed, at, out, own):
 
 
 @pytest.mark.parametrize("out", ["out.txt", "out.bin", "out.safetensors"])
-def test_an_export_is_read_back_as_it_was_and_has_the_same_fingerprint(file, at, out, own):
+def test_an_export_is_read_back_as_it_was_and_has_the_same_fingerprint(file, at, out, own, monkeypatch):
+    monkeypatch.setattr("attn_cli.io.files.PIECE", 100)  # bytes that are read at once
     vectors = open_file(file(header() + lines()))
     export(vectors, out)
     check_all(open_file(out))
     same = (open_file(out), vectors, on_file(file(lines(join="\t"))))
     assert len({one.fingerprint() for one in same}) == 1
-    assert export(vectors, out, most=3)[0] == 3
-    check_all(open_file(out), WORDS[:3], MATRIX[:3])
+    for most, count in ((3, 3), (99, 8)):
+        assert export(vectors, out, most)[0] == count
+        check_all(open_file(out), WORDS[:count], MATRIX[:count])
 
 
 def test_bundled_vectors_that_were_exported_fit_the_learned_model(at, own):
@@ -208,14 +234,22 @@ def test_bundled_vectors_that_were_exported_fit_the_learned_model(at, own):
 
 def test_an_export_refuses_what_would_be_read_as_something_else_and_never_replaces_its_source(file, at, own):
     spaced, huge = file("2 2\nnew york 1 2\nshe 3 4\n", "mine.txt"), file("a 1e300 1\n", "huge")
+    odd = file(b"2 1\nshe \0\0\x80?\nhe \0\0\xc0\x7f\n", "odd")  # 1 and NaN
     assert here("vectors", "import", spaced).code == 0
     for read, name, code, said in (
         *((spaced, f"out{suffix}", 65, "'new york' holds a space") for suffix in (".txt", ".bin")),
         *((spaced, "out.json", 2, "out.json"), (huge, "out.bin", 65, "too large for float32")),
         *((source, spaced, 2, "is the file that is read") for source in (spaced, "mine")),
+        (odd, "out.txt", 65, "the vector of 'he' holds NaN or infinity"),
     ):
-        assert said in refused("vectors", "export", read, "-o", name, "--words", "1", code=code)
+        count = "2" if read == odd else "1"
+        assert said in refused("vectors", "export", read, "-o", name, "--words", count, code=code)
         assert not (at / "out.txt").exists() and not (at / "out.bin").exists()
+    for space in b"\t\r\v\f":  # which a list of words may hold
+        with pytest.raises(InputError, match="holds a space"):
+            export(table_of("t", [b"new%cyork" % space], np.eye(1), {}, 0), "out.txt")
+    assert here("vectors", "export", odd, "-o", "out.txt", "--words", "1").code == 0
+    assert Path("out.txt").read_bytes() == b"1 1\nshe 1.0\n"
     assert Path(spaced).read_bytes() == b"2 2\nnew york 1 2\nshe 3 4\n"
     export(open_file(spaced), "out.safetensors")
     assert numbers(open_file("out.safetensors"), ["new york"]) == {"new york": [1, 2]}
@@ -248,6 +282,9 @@ def test_an_index_is_kept_and_gives_what_a_search_gives(data, file, own):
     indexed = open_table(path)
     assert indexed.index is not None and not keep_index(indexed)
     assert numbers(indexed, some) == wanted
+    kind, dtype, dim = ("text", "float64", 12) if data == LARGE_TEXT else ("word2vec binary", "float32", 36)
+    of = {"source": "file", "name": path, "words": 40_008, "dim": dim, "dtype": dtype, "length": None}
+    assert describe(indexed) == of | {"bytes": len(data), "settings": None, "about": {"format": kind}}
     assert os.path.getsize(cache.index_path(path)) < 17 * len(LARGE_WORDS) + 1000
 
 
@@ -315,13 +352,28 @@ def test_without_a_cache_the_file_is_searched_and_imported_and_that_is_told_once
     (own / "cache").write_text("a file, not a folder")
     path = file(LARGE_TEXT, "large.txt")
     code, _, err = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
-    assert code == 0 and re.fullmatch(r"attn: No index of .*\n", err)
+    why = f"The cache {own}/cache/attn/vectors cannot be written to."
+    assert (code, err) == (0, f"attn: No index of {path} is kept, so each use searches the file. {why}\n")
     assert "No index of large is kept" in here("vectors", "import", path).err
     assert here("self", "the fox", "-e", "large").code == 0
+    assert names.listing()[1:] == [("large", "imported", 40_008, 12, "text", path)]
+    file(lines(), "large.txt")
+    assert names.listing()[1:] == [("large", "imported", 8, 5, "text", path)]
+    file(
+        LARGE_TEXT.replace(b"\n", b" 0.5\n"), "large.txt"
+    )  # of another size: only reading it through would tell
+    assert names.listing()[1:] == [("large", "imported", None, 13, "text", path)]
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
     assert str(cache.vectors_folder("cache")).startswith(os.path.expanduser("~/.cache/attn"))
     monkeypatch.delenv("HOME", raising=False)
     assert cache.vectors_folder("cache") is None or os.path.isabs(cache.vectors_folder("cache"))
+    monkeypatch.setattr("attn_cli.io.files.user_folder", lambda kind: None)
+    for kind, what, variable in (("cache", "The cache", "CACHE"), ("data", "The folder of names", "DATA")):
+        with pytest.raises(CreateError) as caught:
+            cache.usable_folder(kind)
+        said = f"{what} has no place: there is no home folder. Set XDG_{variable}_HOME to a folder."
+        assert str(caught.value) == said
+    assert cache.index_path(path) == "" and open_table(path).index is None
 
 
 def word_hash(word):
@@ -339,14 +391,24 @@ def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
 
 
 @pytest.mark.parametrize("write", [lines, records])
-def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, own):
-    words = ["she", "he", "she", "it", "he", "she"]
+def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, at, own, monkeypatch):
+    words = ["she", "he", "she", "it", "he", "it"]
     matrix = np.arange(12, dtype=np.float32).reshape(6, 2) + 0.5
     path = file(header(words, matrix) + write(words, matrix), "d.txt")
-    for vectors in (open_file(path), on_file(path, write is records)):
-        assert numbers(vectors, words) == {"she": [0.5, 1.5], "he": [2.5, 3.5], "it": [6.5, 7.5]}
-        assert listed(vectors) == ["she", "he", "it"]
+    monkeypatch.setattr("attn_cli.vectors.BLOCK", 4)  # rows of a table that are read at once
+    first = {"she": [0.5, 1.5], "he": [2.5, 3.5], "it": [6.5, 7.5]}
+    many = [f"absent{n}" for n in range(300)]  # are looked up in another way than few
+    for vectors, more in (
+        (open_file(path), []),
+        (open_file(path), many),
+        (on_file(path, write is records), []),
+    ):
+        assert numbers(vectors, [*words, *more]) == first
+        found = [(as_text(w), v.tolist()) for part in vectors.rows() for w, v in zip(*part, strict=True)]
+        assert found == [*first.items()]
         assert describe(vectors)["words"] == 3 and vectors.about["doubled"] == "3"
+    export(open_file(path), "without.safetensors")
+    assert read_safetensors("without.safetensors")[1] == {"format": "attn-vectors/1"}
     assert "3 doubled words" in here("self", "she", "-e", path, "-f", "json").out
 
 
@@ -356,6 +418,7 @@ def test_words_that_are_not_utf_8_are_matched_by_their_bytes_and_shown_inert(fil
     for data in (word + b" 1 2\nshe 3 4\n", binary):
         for vectors in (open_file(path := file(data)), on_file(path, data == binary)):
             assert numbers(vectors, ["caf\udce9", "café"]) == {"caf\udce9": [1, 2]}
+    assert as_bytes("\ud800") == b"\xed\xa0\x80"  # half a character, as UTF-8 would have it
     for data, shown in ((binary, "caf<U+DCE9> "), (b"\x1b[31mred 1 2\nshe 3 4\n", "^[[31mred ")):
         assert told("vectors", "nearest", "she", "-e", file(data, "v.txt")).startswith(shown)
 
@@ -376,7 +439,7 @@ BAD = [
     ("she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
     ("she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
     *((f"she 1 2\nhe {bad} 4\n", "line 2") for bad in ("0x3", "1_0", "٣")),
-    *((f"she 1 2\nhe {bad} 4\n", NOT_FINITE) for bad in ("nan", "-inf", "1e400")),
+    *((f"she 1 2\nhe {bad} 4\nit {bad} 5\n", NOT_FINITE) for bad in ("nan", "-inf", "1e400")),
     ("she 1 2\n3 4\nit 5 6\n", "line 2: 1 number;"),
     (b"she 1 2\n" + FOLD + b" 3 4\nit 5 6\n", "line 2: a word of 5,000 bytes"),
     ("she 1 2\nhe \0 x\n", "zero byte at 11|line 2"),
@@ -439,19 +502,29 @@ FOREIGN = [
     (b"GGUF\3\0\0\0" + b"\0" * 30, "GGUF", "gguf"),
     (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "PyTorch", "torch.load"),
     (b"\x89HDF\r\n\x1a\n" + b"\0" * 30, "HDF5", "h5py"),
-    (b"BZh91AY&SY" + b"\0" * 30, "bzip2", "bunzip2"),
-    (b"(\xb5/\xfd" + b"\0" * 30, "zstd", "unzstd"),
-    (zipped(b"m/data.pkl"), "PyTorch", "torch.load"),
-    (zipped(b"glove.txt"), "ZIP archive", "unzip"),
-    ("\ufeffshe 1 2\n".encode("utf-16-le"), "UTF-16", "iconv"),
+    (b"BZh91AY&SY" + b"\0" * 30, "bzip2", "bunzip2 -k ./foreign.txt"),
+    (b"(\xb5/\xfd" + b"\0" * 30, "zstd", "unzstd ./foreign.txt"),
+    *((zipped(name), "PyTorch", "torch.load('./foreign.txt', ") for name in (b"m/data.pkl", b"m/byteorder")),
+    (zipped(b"glove.txt"), "ZIP archive", "unzip ./foreign.txt"),
+    *((begin + bytes(9), "archive", "Unpack it first") for begin in (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")),
+    (b"v.txt".ljust(257, b"\0") + b"ustar", "tar archive", "tar -xf ./foreign.txt"),
+    *(
+        ("\ufeffshe 1 2\n".encode(code), "UTF-16", "UTF-8 ./foreign.txt")
+        for code in ("utf-16-le", "utf-16-be")
+    ),
     # Its time would be part of the test's name.
-    (gzip.compress(GOOD, mtime=0), "packed word2vec binary", "attn vectors import"),
+    (gzip.compress(GOOD, mtime=0), "packed word2vec binary", "attn vectors import ./foreign.txt"),
+    *(
+        (gzip.compress(begin, mtime=0), "neither text nor", "gzip -dk ./")
+        for begin in (b"\x93NUMPY", b"\x80\1")
+    ),
 ]
 
 
 @pytest.mark.parametrize(("data", "named", "way"), FOREIGN, ids=lambda one: str(one)[:20])
-def test_a_format_that_attn_does_not_read_is_named_with_the_way_round(data, named, way, file, own):
-    said = refused("self", "she", "-e", file(data, "foreign.txt"), code=65)
+def test_a_format_that_attn_does_not_read_is_named_with_the_way_round(data, named, way, file, at, own):
+    file(data, "foreign.txt")
+    said = refused("self", "she", "-e", "./foreign.txt", code=65)
     assert named in said and way in said
 
 
@@ -480,14 +553,15 @@ def test_a_packed_file_that_is_cut_off_or_damaged_is_refused(pack, file, own):
 @large
 def test_a_file_that_changes_or_shrinks_meanwhile_is_refused_and_kills_nobody(data, file, own):
     path = file(data)
-    vectors = open_table(path)
-    rows = vectors.rows()
-    next(rows)
-    os.truncate(path, len(data) // 2)
-    with pytest.raises(InputError, match="changed"):
-        vectors.find(["absent"])
-    with pytest.raises(InputError):
-        list(rows)
+    for change in (lambda: os.utime(path, (1, 1)), lambda: os.truncate(path, len(data) // 2)):
+        vectors = open_table(path)
+        rows = vectors.rows()
+        next(rows)
+        change()
+        with pytest.raises(InputError, match="changed"):
+            vectors.find(["absent"])
+        with pytest.raises(InputError, match=r"changed|line 1: the header claims|cut off"):
+            list(rows)
 
 
 PART = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=6)
@@ -542,7 +616,8 @@ def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, 
 
 ABOUT = [
     *({"doubled": lie} for lie in ("-1", "2", "x", "18446744073709551615")),
-    *({"length": "nan"}, {"length": "1e999"}, {"settings": "[1, Infinity]"}, {"settings": "[" * 200_000}),
+    *({"length": bad} for bad in ("nan", "1e999", "0", "-4", [4])),
+    *({"settings": bad} for bad in ("[1, Infinity]", "[" * 200_000)),
 ]
 
 
@@ -570,21 +645,25 @@ def test_arrays_that_numpy_itself_stumbles_over_are_refused_and_headers_of_pytho
     for name, data in (
         ("old", npy(b"f4", b"False", b"(2L, 3L)", np.arange(6, dtype="<f4").tobytes())),
         ("flat", npy(b"f4", b"True", b"(0, 9223372036854775807)", b"")),
+        ("none", npy(b"f4", b"False", b"(2, 0)", b"")),
+        ("line", npy(b"f4", b"False", b"(2,)", b"\0" * 8)),
         ("long", npy(b"f16", b"False", b"(2, 3)", b"\0" * 96)),
     ):
         Path(f"{name}.npy").write_bytes(data)
         Path(f"{name}.words").write_bytes(b"she\nhe")
     assert numbers(open_file("old.npy"), ["he"]) == {"he": [3, 4, 5]}
-    told = {"two.npz": "holds what is not text", "flat.npy": "not a row for each word"}
-    for name, said in (told | {"long.npy": "numbers of 16 bytes"}).items():
+    told = dict.fromkeys(("flat.npy", "none.npy", "line.npy"), "not a row for each word")
+    for name, said in (
+        told | {"two.npz": "holds what is not text", "long.npy": "numbers of 16 bytes"}
+    ).items():
         with pytest.raises(InputError, match=said):
             open_file(name)
 
 
 def test_no_warning_of_a_library_reaches_the_reader(file, own):
-    signalling = b"1 2\nshe " + struct.pack("<I", 0x7F800001) * 2
-    with pytest.raises(InputError, match="NaN"):
-        look_up("she", open_file(file(signalling)))
+    signalling = b"1 2\nsh\x1be " + struct.pack("<I", 0x7F800001) * 2
+    with pytest.raises(InputError, match=r"the vector of 'sh\^\[e' holds NaN"):
+        look_up("sh\x1be", open_file(file(signalling)))
     with pytest.raises(InputError):
         open_file(file(b"the \x1c\n", "white"))
     huge = file(b"she 1e300 1\n", "huge")
@@ -595,28 +674,45 @@ def test_no_warning_of_a_library_reaches_the_reader(file, own):
 
 def test_an_imported_file_has_a_name_for_every_command(file, own):
     path, name = file(LARGE_TEXT, "glove.large.50d.txt"), "glove.large.50d"
-    ran = here("vectors", "import", path)
-    assert ran.code == 0 and f"imported {name}: 40,008 words of 12 numbers" in ran.err
+    for of in (path, os.path.relpath(path)):
+        ran = here("vectors", "import", of)
+        assert ran.code == 0 and f"imported {name}: 40,008 words of 12 numbers" in ran.err
+        assert "stood for" not in ran.err
     assert re.search(rf"{re.escape(name)} +40,008 +12 +text +{re.escape(path)}", told("vectors", "list"))
     assert told("vectors", "info", name).count("40,008") == 1
-    assert "stood for" in here("vectors", "import", file(lines(), "other.txt"), "--name", name).err
+    assert record("vectors", "info", name)["name"] == name
+    ran = here("vectors", "import", file(lines(), "other.txt"), "--name", name)
+    assert f"{name} stood for {path} before.\n" in ran.err
     assert "40,008" not in told("vectors", "info", name)
 
 
 @pytest.mark.parametrize("name", ["word2vec", "random", "a/b", "../x", "v.txt", "", "-x", "é", "x" * 200])
 def test_a_name_that_would_mislead_is_refused(name, file, own):
-    with pytest.raises(UsageError, match=r"cannot be the name|is taken"):
-        import_file(file(lines()), name)
+    why = "is taken" if name in ("word2vec", "random") else "cannot be the name of imported vectors"
+    rule = "letters from A to z, digits, - _ . + and no file's suffix."
+    for path, asked, said in (
+        ("v", name, f"{name[:60]!r} {why}. Choose another"),
+        ("é.TXT", None, "'é' cannot be the name of imported vectors. Choose one with --name"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            import_file(file(lines(), path), asked)
+        assert str(caught.value) == f"{said}: {rule}"
 
 
 def test_a_name_whose_file_is_gone_or_whose_record_is_damaged_is_told(file, own):
     path = file(LARGE_TEXT, "gone.txt")
     here("vectors", "import", path)
     os.unlink(path)
-    assert "gone.txt" in refused("self", "fox", "-e", "gone", code=66) and told("vectors", "list")
+    said = (
+        f"attn: gone stands for {path}, which is gone. Import it anew: attn vectors import FILE --name gone\n"
+    )
+    assert refused("self", "fox", "-e", "gone", code=66) == said and told("vectors", "list")
     assert "Did you mean gone?" in refused("self", "fox", "-e", "gnoe")
-    Path(cache.vectors_folder("data"), "gone.json").write_text("{broken")
-    assert "The name gone is damaged" in refused("self", "fox", "-e", "gone", code=65)
+    kept = Path(cache.vectors_folder("data"), "gone.json")
+    for broken in ("{broken", "[]", "{}", '{"path": 5}', "[" * 50_000):
+        kept.write_text(broken)
+        assert "The name gone is damaged" in refused("self", "fox", "-e", "gone", code=65)
+        assert names.listing()[1].format == f"unreadable: The name gone is damaged: {kept}."
     assert "unreadable" in here("vectors", "list").out
     assert here("vectors", "remove", "gone").code == 0
 
@@ -627,10 +723,13 @@ def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(fil
     (unpacked,) = folder.glob("packed.*.vectors")
     assert unpacked.read_bytes() == LARGE_TEXT
     assert open_table("packed").index is not None
-    left = folder / ".old.part"
-    left.write_bytes(b"x")
-    import_file(file(gzip.compress(lines()), "small.txt.gz"))
-    assert not left.exists() and unpacked.exists()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    left, others = folder / ".old.part", (folder / "old.part", folder / ".old")
+    for one in (left, *others):
+        one.write_bytes(b"x")
+    import_file(file(gzip.compress(lines()), "small.TXT.gz"))
+    assert not left.exists() and all(one.exists() for one in (unpacked, *others))
+    assert names.imported() == ["packed", "small"]
     import_file(file(lines(), "now.txt"), "packed")
     assert not unpacked.exists()
     import_file(file(gzip.compress(GOOD), "b.bin.gz"))
@@ -698,9 +797,10 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
 def test_a_file_without_a_suffix_is_found_by_its_name_alone_and_a_large_packed_one_is_to_be_imported(at, own):
     Path("plain").write_bytes(lines())
     assert here("self", "the fox", "-e", "plain").code == 0
-    Path("p.gz").write_bytes(gzip.compress(LARGE_TEXT))
-    told = here("vectors", "nearest", "fox", "-e", "p.gz", "--top", "1")
-    assert told.code == 0 and "is packed, so each use unpacks it; attn vectors import" in told.err
+    Path("-p.gz").write_bytes(gzip.compress(LARGE_TEXT, 1))
+    ran = here("vectors", "nearest", "fox", "--embedding=-p.gz", "--top", "1")
+    said = "attn: -p.gz is packed, so each use unpacks it; attn vectors import ./-p.gz does so once.\n"
+    assert (ran.code, ran.err) == (0, said)
 
 
 def test_what_is_known_of_a_file_is_its_format_and_its_size(at, own):
@@ -715,23 +815,28 @@ def test_what_is_known_of_a_file_is_its_format_and_its_size(at, own):
 
 
 KNOWN = "their there Theme then colour color king king network coffee separate"
+WRONG = "sxpxrxte", "sxpxrxtes", "kng"
 
 
 def test_the_closest_spelling_is_that_with_the_fewest_mistakes_and_then_the_commonest(file, own):
     words = KNOWN.split()
     path = file(lines(words, np.resize(MATRIX, (len(words), 5))))
     for vectors in (open_file(path), on_file(path)):
-        near = near_words(["thier", "colur", "THEMEE", "kign", "kixx", "zzzzzz", "x", ""], vectors, 2)
+        near = near_words(["thier", "colur", "THEMEE", "kign", "kixx", "zzzzzz", "x", "", *WRONG], vectors, 2)
+        # three mistakes at most, fewer than half the letters
+        assert [near[word] for word in WRONG] == [["separate"], [], ["king"]]
         assert near["thier"][0] == "their" and near["colur"] == ["colour", "color"]
         assert near["THEMEE"][0] == "Theme" and near["kign"] == ["king"]
         assert near["kixx"] == near["zzzzzz"] == near["x"] == near[""] == []  # half of kixx is wrong
-        guessed = closest(["thier", "seperete", "covfefe", "New York", "kign", "nework"], vectors)
+        guessed = closest(["thier", "seperete", "nutwirk", "New York", "kign", "nework"], vectors)
         assert guessed == {"thier": "their", "seperete": "separate", "kign": "king", "nework": "network"}
+        assert did_you_mean(["thier"], vectors) == "Did you mean their, there or then? "
+        assert did_you_mean(["zzzzzz", "colur"], vectors) == "Did you mean colour or color for 'colur'? "
 
 
 def test_of_words_as_close_the_commoner_is_the_closest_wherever_it_is_in_the_file(file, own, monkeypatch):
     close = ["cart", "cars", "carp", "care", "card"]
-    words = [word for one in close for word in (one, *(f"{one}{n}00" for n in range(5)))]
+    words = [word for one in close for word in (one, *(f"{one}{n}00" for n in range(5)))] + close
     path = file(lines(words, np.resize(MATRIX, (len(words), 5))))
     monkeypatch.setattr("attn_cli.io.files.PIECE", 64)  # bytes that are read at once
     assert near_words(["carx"], on_file(path), 5)["carx"] == close
