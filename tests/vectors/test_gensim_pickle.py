@@ -238,7 +238,7 @@ def test_compressed_files_are_refused_packed_and_unpacked(vectors, at, ending):
     assert f"a.kv.{ending}.vectors.npz is compressed" in refused("a.kv").message
 
 
-def test_pickles_of_other_protocols_and_of_other_things_are_refused(at):
+def test_pickles_of_other_protocols_of_other_things_and_too_large_ones_are_refused(at, monkeypatch):
     for data in (b"\x80", b"(lp0\n.", b"\x80\x09N.", b"\x80\x01N."):
         (at / "a.kv").write_bytes(data)
         with pytest.raises(InputError):
@@ -247,6 +247,13 @@ def test_pickles_of_other_protocols_and_of_other_things_are_refused(at):
     for thing in things:
         (at / "a.kv").write_bytes(pickle.dumps(thing, 4))
         assert "no word vectors" in refused("a.kv").message
+    size = os.path.getsize("a.kv")
+    for limit, kind, told in (
+        (size, InputError, "no word vectors"),
+        (size - 1, FileError, f"limit of {size - 1}"),
+    ):
+        monkeypatch.setattr("attn_cli.vectors.gensim_pickle.MAX_PICKLE_BYTES", limit)
+        assert told in refused("a.kv", kind).message
 
 
 def changed(wv, protocol=4, **fields):
@@ -266,6 +273,7 @@ def changed(wv, protocol=4, **fields):
             (["a", "b", 2.5], "word 2 is neither"),
             (["a", "b", ("c",)], "word 2 is neither"),
             (["a", True, "c"], "word 1 is neither"),
+            (["a", 1 << 64, "c"], "word 1 is neither"),
             (["a", "b", "c" * 4097], "word 2 is longer than 4,096 bytes"),
             ([], "no words"),
             (("a", "b", "c"), "no list of words"),
