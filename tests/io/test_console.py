@@ -7,12 +7,14 @@ import os
 import pty
 import signal
 import sys
+from itertools import pairwise
 
 import pytest
 
 from attn_cli.io import progress
-from attn_cli.io.console import folded
-from attn_cli.io.raw_terminal import REDRAW, RawTerminal
+from attn_cli.io.console import columns, folded
+from attn_cli.io.raw_terminal import REDRAW, RawTerminal, is_unfinished, names_of
+from attn_cli.io.types import Stage
 from tests.cli.tables import typed
 from tests.shell import ROOT, attn, shell, terminal
 from tests.thorough import often, takes_long
@@ -63,20 +65,96 @@ class Screen(io.StringIO):
     encoding, isatty, fileno = "utf-8", lambda self: True, lambda self: 1
 
 
-@pytest.mark.parametrize("quarter, said", [(2.5, ""), (100, ", 5:00 left"), (2000, ", 1:40:00 left")])
+@pytest.mark.parametrize("quarter, said", [(4, ""), (5, ""), (6, ", 0:18 left"), (2000, ", 1:40:00 left")])
 def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeypatch):
-    screen = Screen()
+    screen, now = Screen(), 0.0
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(progress, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(progress, "monotonic", lambda: now)
     with progress.Progress("Work") as report:
         report(0)
-        monkeypatch.setattr(progress, "monotonic", lambda: quarter)
+        now = quarter
         report(0.25)
-        assert f" 25 %{said}" in screen.getvalue() and (said or "left" not in screen.getvalue())
-        report.rate(1, "lines", 0.25)
+        report(0.2599)  # the same percent
+        report.rate(9000, "lines", 0.25)
         report.rate(2, "lines", 0.25)  # at once, too soon to be read
-        assert "1 lines" in screen.getvalue() and "2 lines" not in screen.getvalue()
-    assert screen.getvalue().endswith("\r"), "the bar goes"
+        now = quarter + 1
+        report.rate(9 * (quarter + 1), "rows", None)
+    bar, left = "━" * 7 + " " * 23, progress.clock(3 * quarter)
+    lines = [
+        f"Work {' ' * 30}   0 %",
+        f"Work {bar}  25 %{said}",
+        f"Work {bar}  25 %  9,000 lines, {9000 / quarter:,.0f} a second, {left} left",
+        f"Work {9 * (quarter + 1):,} rows, 9 a second".ljust(len(f"Work {bar}  25 %{said}")),
+    ]
+    drawn = screen.getvalue().split("\r")
+    assert [line.rstrip() for line in drawn] == ["", *map(str.rstrip, lines), "", ""], "the bar goes"
+    assert all(len(line) >= len(before.rstrip()) for before, line in pairwise(drawn[:-1])), (
+        "and covers the last one"
+    )
+
+
+STAGES = {
+    ("one", 0.0, 0, 0.0): "  0%  0 words/s  0:00 left",
+    ("one", 0.15, 300, 3.0): " 15%  100 words/s  0:17 left",
+    ("one", 0.25, 1000, 5.0): " 25%  200 words/s  0:15 left",
+    ("one", 0.29, 9000, 20.0): " 29%  450 words/s  0:49 left",
+    ("one", 1.0, 9999, 20.5, "loss 0.5"): "100%  loss 0.5  488 words/s  0:00 left",
+    ("two", 0.25, 3000, 1.0): " 25%  3,000 words/s  0:03 left",
+}
+
+
+@pytest.mark.parametrize(("encoding", "full", "empty"), [("utf-8", "━", " "), ("ascii", "=", ".")])
+def test_training_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_then(
+    encoding, full, empty, monkeypatch
+):
+    def shown(screen, quiet=False):
+        monkeypatch.setattr(sys, "stderr", screen)
+        with progress.TrainingBar(quiet) as bar:
+            for stage in STAGES:
+                bar(Stage(*stage))
+            bar.tell("Done.")
+        return screen.getvalue()
+
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Screen()
+    screen.encoding = encoding
+    bars = (full * int(30 * done) + empty * (30 - int(30 * done)) for _, done, *_ in STAGES)
+    whole = [f"{of[0]} {bar} {said}"[:59] for bar, (of, said) in zip(bars, STAGES.items(), strict=True)]
+    assert [line.rstrip() for line in shown(screen).split("\r")] == ["", *map(str.rstrip, whole), "", "Done."]
+    lines = [f"attn: {of[0]}: {said} in this pass\n" for of, said in STAGES.items()]
+    assert shown(io.StringIO()) == "".join(lines[n] for n in (0, 2, 4, 5)) + "Done.\n"
+    assert shown(io.StringIO(), quiet=True) == "Done.\n"
+
+
+WIDTHS = {
+    "": None,
+    "0": None,
+    "-30": None,
+    "3O": None,
+    "٣٠": None,
+    "1": 20,
+    "20": 20,
+    "21": 21,
+    "10000": 10_000,
+}
+WIDTHS |= {"10001": 10_000, "99999999": 10_000, "100000000": None}
+KEYS = {
+    b"\x1b[1~\x1b[7~\x1b[H\x1bOH": ["home"] * 4,
+    b"\x1b[4~\x1b[8~\x1b[F\x1bOF": ["end"] * 4,
+    b"\x1b[A\x1bOB\x1b[C\x1bOD": ["up", "down", "right", "left"],
+    b"\x1b[5~\x1b[6;3~\x1b[1;2A\x1b\x1b[B": ["pageup", "pagedown", "up", "down"],  # with Shift or Alt, too
+    b"\r\n\x7f\b\x0c\x1b": ["enter", "enter", "backspace", "backspace", "redraw", "escape"],
+    "é漢\x1bx\x1b[[A\x1b[99~".encode(): ["é", "漢", "\x1bx", "\x1b[[A", "\x1b[99~"],
+}
+
+
+def test_columns_are_brought_within_bounds_and_keys_have_one_name_on_every_terminal():
+    assert {text: columns(text) for text in WIDTHS} == WIDTHS
+    assert {data: names_of(data) for data in KEYS} == KEYS
+    for whole in (b"\x1b[1;5C", b"\x1bOA", b"\x1b[[A"):
+        assert [is_unfinished(whole[:end]) for end in range(1, 1 + len(whole))] == [True] * (
+            len(whole) - 1
+        ) + [False]
 
 
 @pytest.fixture
