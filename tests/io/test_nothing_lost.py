@@ -1,5 +1,6 @@
 """Every byte is written or the run says that it was not; signals leave nothing behind."""
 
+import contextlib
 import errno
 import fcntl
 import gzip
@@ -10,6 +11,7 @@ import pty
 import select
 import shlex
 import signal
+import stat
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.errors import CreateError
+from attn_cli.errors import CreateError, WriteError
 from attn_cli.io import files, signals
 from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
@@ -108,12 +110,19 @@ def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
     Path(long).unlink()
     Path(".x.json.0123abcd.part").write_bytes(b"left")
     Path(".x.json.notes.part").write_bytes(b"somebody's own")
+    os.mkfifo(".x.json.89abcdef.part")  # which nobody opens
     with written("x.json"):
         running = [name for name in os.listdir() if name.endswith(".part") and "notes" not in name]
+        running.remove(".x.json.89abcdef.part")
         assert len(running) == 1 and "0123abcd" not in running[0]
         assert attn("self", "a b", "-o", "x.json").code == 0
         assert running[0] in os.listdir()
-    assert sorted(os.listdir()) == [".x.json.notes.part", "x.json"]
+    assert sorted(os.listdir()) == [".x.json.89abcdef.part", ".x.json.notes.part", "x.json"]
+    with written("x.json"):
+        (part,) = {*Path().glob(".x.json.*.part")} - {
+            *map(Path, (".x.json.89abcdef.part", ".x.json.notes.part"))
+        }
+        assert stat.S_IMODE(part.stat().st_mode) == 0o600  # until it has the permissions of the old one
 
 
 def inode(path):
@@ -148,6 +157,31 @@ def test_files_written_together_are_those_of_before_where_one_cannot_be_made(at,
     assert {name: Path(name).read_bytes() for name in os.listdir()} == before
 
 
+def test_where_one_of_several_files_cannot_take_its_place_the_one_that_says_they_are_whole_is_gone(
+    at, monkeypatch
+):
+    for name in ("a", "whole"):
+        Path(name).write_bytes(b"old")
+    move, sync, unlink, done = os.replace, os.fsync, os.unlink, []
+
+    def replace(old, new):
+        if new.endswith("/a"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        move(old, new)
+
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(WriteError, match=r"a: Input/output error") as caught,
+    ):
+        patched.setattr(os, "replace", replace)
+        patched.setattr(os, "fsync", lambda descriptor: done.append("synced") or sync(descriptor))
+        patched.setattr(os, "unlink", lambda path: done.append(os.path.basename(path)) or unlink(path))
+        write_together(".", dict.fromkeys(("a", "b", "whole"), b"new"), "whole")
+    assert caught.value.hint == "What is there does not belong together: write it again with --force."
+    assert {path.name: path.read_bytes() for path in at.iterdir()} == {"a": b"old", "b": b"new"}
+    assert done[: done.index("whole")] == ["synced"] * 3, "nothing is taken away before all can be written"
+
+
 @pytest.mark.parametrize("line", [b"x" * 25, b" " + b"x" * 25, b"xx " + b"x" * 25, b"  x  " * 5])
 def test_a_line_too_long_comes_in_parts_that_lose_nothing(monkeypatch, line):
     monkeypatch.setattr(files, "LONGEST_LINE", 10)
@@ -157,15 +191,21 @@ def test_a_line_too_long_comes_in_parts_that_lose_nothing(monkeypatch, line):
     assert len(parts) > 2 and all(0 < len(part) <= 10 for part in parts)
 
 
-def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.ENOTSUP])
+def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there_unless_none_can(
+    at, monkeypatch, number
+):
     def fsync(descriptor, real=os.fsync):
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
-            raise OSError(5, "Input/output error")
+            raise OSError(number, os.strerror(number))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(OSError, match="is written, but its folder cannot be synced"), written("x") as stream:
-        stream.write(b"new")
+    with contextlib.ExitStack() as told:
+        if number == errno.EIO:
+            told.enter_context(pytest.raises(OSError, match="is written, but its folder cannot be synced"))
+        with written("x") as stream:
+            stream.write(b"new")
     assert Path("x").read_bytes() == b"new"
 
 
