@@ -57,8 +57,9 @@ def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(t
     np.testing.assert_array_equal(found.find(["naïve"])["naïve"], matrix[1].astype(float))
     assert found.find(["naïv", "aïve", "", "the\nnaïve"]) == {}
     about = describe(found)
-    assert (about["words"], about["dim"], about["dtype"], about["length"]) == (3, 4, "float16", 2.0)
-    json.dumps(about, allow_nan=False)
+    of = {"source": "file", "name": str(path), "words": 3, "dim": 4, "dtype": "float16", "length": 2.0}
+    of |= {"bytes": path.stat().st_size, "settings": {}, "about": {"format": "safetensors"}}
+    assert about == of == json.loads(json.dumps(about, allow_nan=False))
     for words in ("a", "abcd"):
         with pytest.raises(InputError, match="3 vectors"):
             written(*words)
