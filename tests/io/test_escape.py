@@ -1,5 +1,6 @@
 """What is printed is inert: nothing in it is obeyed, hidden, or sent to another line."""
 
+import json
 import shlex
 import string
 from unicodedata import category
@@ -7,7 +8,8 @@ from unicodedata import category
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from attn_cli.errors import shell_quote, visible
+from attn_cli.errors import HIDDEN, shell_quote, visible
+from attn_cli.io.json_text import dumps, json_line
 from tests.shell import pasted
 from tests.thorough import like_cases, often
 
@@ -57,6 +59,27 @@ def test_each_harmful_character_is_spelled_out_between_its_neighbours(char):
     code = ord(char)
     spelled = f"^{chr(code ^ 64)}" if code < 32 or code == 127 else f"<U+{code:04X}>"
     assert visible(f"a{char}b") == f"a{spelled}b"
+
+
+def test_in_json_a_character_that_is_obeyed_or_unseen_is_its_number_which_means_the_same():
+    for char in (one for one in HARMFUL if category(one) in HIDDEN):
+        written = '"\\u007f"' if char == "\x7f" else json.dumps(char)
+        assert json.loads(written) == char
+        for ascii_only in (False, True):
+            assert dumps({"a": char}, lines=True, ascii_only=ascii_only) == f'{{"a": {written}}}\n'
+            if char not in "\ud800\udfff":
+                assert json_line({"a": char}, ascii_only).decode() == f'{{"a":{written}}}\n'
+    assert json_line({"é\ud800": "漢"}) == '{"é\ufffd":"漢"}\n'.encode()
+    assert json_line({"é": "👍"}, ascii_only=True) == b'{"\\u00e9":"\\ud83d\\udc4d"}\n'
+
+
+def test_json_is_laid_out_in_lines_of_88_characters_numbers_as_python_writes_them():
+    assert dumps({"a": "x" * 81}) == f'{{"a": "{"x" * 81}"}}\n'
+    assert dumps({"a": "x" * 82, "b": {}}) == f'{{\n  "a": "{"x" * 82}",\n  "b": {{}}\n}}\n'
+    rows = [[0.5, 1.0], [1e-05, 1e16], [0.00012, 5e-324]]
+    assert (
+        dumps({"rows": rows}) == '{\n  "rows": [\n' + ",\n".join(f"    {row}" for row in rows) + "\n  ]\n}\n"
+    )
 
 
 SHELLS = "fox|-x|=ls|~|a b|the 'cat'|$(touch X) `touch X` $HOME|say \"hi\"|wow!attn|\\|a\\|#|*?[a]{b,c}"
