@@ -89,8 +89,8 @@ def test_keyed_vectors_are_read_as_gensim_has_them_in_every_protocol(vectors, at
         assert read.matrix.source.path == "a.kv.vectors.npy"
         assert read.size == os.path.getsize("a.kv") + os.path.getsize("a.kv.vectors.npy")
         os.unlink("a.kv.vectors.npy")
-        error = refused("a.kv", FileError).message
-        assert error.startswith("a.kv.vectors.npy is missing") and "beside" in error
+        said = "a.kv.vectors.npy is missing: it holds the vectors of a.kv and belongs beside it."
+        assert refused("a.kv", FileError).message == said
     else:
         os.truncate("a.kv", 0)  # what is read does not hang on to a stream
         assert same(read, vectors) and not isinstance(read.matrix.base, io.IOBase)
@@ -308,8 +308,17 @@ def test_a_shape_that_the_bytes_do_not_fill_is_refused(vectors, at, protocol):
 
 def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
     model = trained(models.FastText, bucket=9).wv
-    for field, value in {"bucket": 8, "max_n": 10**9, "min_n": "x", "compatible_hash": False}.items():
-        changed(model, vectors=None, **{field: value})
+    old = "is of a gensim before 3.8, which hashed n-grams otherwise"
+    for field, value, told in (
+        *(("bucket", 8, "n-grams' vectors do not fit its words'"), ("max_n", 10**9, "too many n-grams")),
+        *(
+            ("min_n", "x", "does not say how long its n-grams are"),
+            ("index_to_key", ["a"], "1 words but 10 vectors"),
+        ),
+        *(("compatible_hash", False, old), ("compatible_hash", None, old)),
+        ("vectors_ngrams", None, "vectors_ngrams are not a sound array"),
+    ):
+        assert told in changed(model, vectors=None, **{field: value})
 
 
 COMMAND = text("touch ran")
