@@ -189,7 +189,7 @@ def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRow
     if work > (letters + own.nbytes + grams.nbytes) * 100 + spelling.BLOCK:  # a hundred additions to a byte
         raise InputError(f"{saved.name}: its words have too many n-grams.", SAVE_AGAIN)
     with np.errstate(all="ignore"):  # whoever uses a vector checks that it is finite
-        return spelling.with_ngrams(own, grams, words, (max(least, 1), most))
+        return spelling.with_ngrams(own, grams, words, (least, most))
 
 
 def _floats(saved: _SavedObject, field: str, rows: Array | FileRows | None) -> Array:
