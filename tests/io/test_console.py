@@ -53,7 +53,8 @@ def test_folding_loses_nothing_and_breaks_no_word():
     for width in range(4, 90):
         first, *rest = folded(text, width, 2)
         assert " ".join([first, *(line.removeprefix("  ") for line in rest)]).split() == text.split()
-    assert folded(text, 200) == [text]
+        assert all(line.startswith("  ") == (width > 8) for line in rest), "where there is room"
+    assert folded(text, 200) == [text] and folded("aa bb cc", 5) == ["aa bb", "cc"]
     for word, cells in (("漢字", 4), ("ＡＢ", 4), ("e\u0301a\u0301", 2)):
         both = f"{word} {word}"
         assert folded(both, 2 * cells) == [word, word] and folded(both, 2 * cells + 1) == [both]
@@ -100,6 +101,7 @@ STAGES = {
     ("one", 0.29, 9000, 20.0): " 29%  450 words/s  0:49 left",
     ("one", 1.0, 9999, 20.5, "loss 0.5"): "100%  loss 0.5  488 words/s  0:00 left",
     ("two", 0.25, 3000, 1.0): " 25%  3,000 words/s  0:03 left",
+    ("two", 0.35, 2950, 5.9): " 35%  500 words/s  0:11 left",
 }
 
 
