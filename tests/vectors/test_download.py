@@ -27,6 +27,7 @@ from attn_cli.errors import AttnError, ConfigError, FileError, UsageError
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
 from attn_cli.vectors.download import download
+from attn_cli.vectors.names import listing
 from tests import shell
 from tests.shell import attn
 from tests.thorough import takes_long
@@ -611,6 +612,9 @@ def test_the_command_unpacks_and_names_what_every_command_then_takes_offline(dat
     near = attn("vectors", "nearest", "she", "-e", NAME, "--top", "1")
     assert (near.code, near.out, near.err) == (0, "he  0.500\n", "")
     assert re.search(rf"{NAME} +3 +5 ", attn("vectors", "list").out) and mirror.paths == []
+    assert attn("vectors", "remove", NAME).code == 0 and listing()[1][:2] == (NAME, "downloaded")
+    said = f"There is no imported name '{NAME}'. It was downloaded, and lies in {folder() / NAME}."
+    assert attn("vectors", "remove", NAME) == (2, "", f"attn: {said}\n")
 
 
 def test_the_command_names_others_where_there_is_no_such_model_and_the_host_that_fails(mirror):

@@ -718,9 +718,10 @@ def test_a_name_whose_file_is_gone_or_whose_record_is_damaged_is_told(file, own)
 
 
 def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(file, own):
-    import_file(file(gzip.compress(LARGE_TEXT, 1), "packed.txt.gz"))
+    *_, notes = import_file(file(gzip.compress(LARGE_TEXT, 1), "packed.txt.gz"))
     folder = Path(cache.vectors_folder("data"))
     (unpacked,) = folder.glob("packed.*.vectors")
+    assert notes == [f"unpacked to {unpacked}, {len(LARGE_TEXT):,} bytes."]
     assert unpacked.read_bytes() == LARGE_TEXT
     assert open_table("packed").index is not None
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -792,6 +793,27 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
     import_file(packed, "x")
     import_file(file(lines(), "small.txt"), "x")
     assert kept("data") == ["x.json"] and kept("cache") == []
+
+
+def test_a_name_that_cannot_be_removed_or_may_come_back_is_told(file, own, monkeypatch):
+    file(LARGE_TEXT, "plain.txt")
+    for call, ending, said in (
+        ("unlink", ".json", "Nothing was changed."),
+        ("unlink", ".index", "The name plain is gone."),
+        ("fsync", "data/attn/vectors", "It may come back after a loss of power."),
+    ):
+        import_file(str(own.parent / "plain.txt"))
+        real = getattr(os, call)
+
+        def refuse(one, real=real, ending=ending):
+            if (os.readlink(f"/proc/self/fd/{one}") if isinstance(one, int) else str(one)).endswith(ending):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            real(one)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, refuse)
+            assert refused("vectors", "remove", "plain", code=74).endswith(f": Input/output error. {said}\n")
+        assert names.imported() == ["plain"] * (ending == ".json")
 
 
 def test_a_file_without_a_suffix_is_found_by_its_name_alone_and_a_large_packed_one_is_to_be_imported(at, own):
