@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from attn_cli.io import progress
-from attn_cli.io.console import columns, folded
+from attn_cli.io.console import columns, folded, put_plain, say
 from attn_cli.io.raw_terminal import REDRAW, RawTerminal, is_unfinished, names_of
 from attn_cli.io.types import Stage
 from tests.cli.tables import typed
@@ -58,6 +58,13 @@ def test_folding_loses_nothing_and_breaks_no_word():
     for word, cells in (("漢字", 4), ("ＡＢ", 4), ("e\u0301a\u0301", 2)):
         both = f"{word} {word}"
         assert folded(both, 2 * cells) == [word, word] and folded(both, 2 * cells + 1) == [both]
+
+
+@pytest.mark.parametrize(("name", "write", "end"), [("stderr", say, b"\n"), ("stdout", put_plain, b"")])
+def test_what_a_stream_cannot_encode_is_spelled_out(name, write, end, monkeypatch):
+    monkeypatch.setattr(sys, name, stream := io.TextIOWrapper(io.BytesIO(), "ascii"))
+    write("é 漢")
+    assert stream.buffer.getvalue() == rb"\xe9 \u6f22" + end
 
 
 class Screen(io.StringIO):
