@@ -109,6 +109,7 @@ def test_a_file_made_by_hand_is_read_also_a_scalar_and_an_empty_array(file):
     arrays, about = read_safetensors(file(safetensors(header | {"__metadata__": {"format": "pt"}}, data)))
     assert about == {"format": "pt"} and arrays["e"].shape == (0, 3)
     assert [arrays[name].tolist() for name in "whs"] == [[[1, 2], [3, 4]], [0.5], 2.5]
+    assert read_safetensors(file(safetensors({"__metadata__": ["format"]}))) == ({}, {})
 
 
 def test_mapped_arrays_are_views_that_cannot_be_written_and_cost_no_memory(file):
@@ -139,7 +140,8 @@ LIES = [
     *(safetensors(b""), safetensors(b'{"\xff": 1}')),
     *(safetensors(b'{"a":%b}' % value) for value in (b"[" * 100_000, b"9" * 5000)),
     *(safetensors({"a": one}, EIGHT) for one in ENTRIES),
-    safetensors({"a": entry(), "b": entry()}, EIGHT),
+    *(safetensors({"a": entry(), "b": entry()}, EIGHT), safetensors({"a": entry()}, EIGHT + b"9")),
+    safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(entry()).encode(),) * 2), EIGHT),
 ]
 
 
@@ -149,6 +151,16 @@ LIES = [
 def test_a_safetensors_file_that_lies_is_refused_without_much_memory(said, lie, file):
     path = file(lie, "liar.safetensors")
     with little_memory(), pytest.raises(InputError, match=f"liar.*{said}"):
+        read_safetensors(path)
+
+
+def test_a_header_above_the_limit_is_refused_unread(file):
+    path = file(struct.pack("<Q", 100_000_001) + b"{")
+    os.truncate(path, 100_000_009)
+    with (
+        little_memory(),
+        pytest.raises(InputError, match="100,000,001 bytes, above the limit of 100,000,000"),
+    ):
         read_safetensors(path)
 
 

@@ -103,7 +103,7 @@ def test_a_link_that_leads_to_itself_is_refused_and_kept(at):
 
 
 def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
-    long = f"{'long' * 20}.json"  # of which an unfinished file's name has the beginning
+    long = f"{'long' * 62}.json"  # of which an unfinished file's name has the beginning
     Path(f".{long[:40]}.0123abcd.part").write_bytes(b"left")
     assert attn("self", "a b", "-o", long).code == 0
     assert os.listdir() == [long]
@@ -131,10 +131,17 @@ def inode(path):
 
 def test_what_is_written_is_on_the_disk_before_it_takes_its_place(at, monkeypatch):
     sync, move, done = os.fsync, os.replace, []
-    monkeypatch.setattr(os, "fsync", lambda fd: done.append(("sync", os.fstat(fd).st_ino)) or sync(fd))
+
+    def fsync(descriptor):
+        of = os.fstat(descriptor)
+        done.append(("sync", of.st_ino, of.st_size))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", lambda old, new: done.append(("move", inode(old))) or move(old, new))
     assert here("self", "a b", "-o", "x.json").code == 0
-    assert done == [("sync", inode("x.json")), ("move", inode("x.json")), ("sync", inode("."))]
+    whole = ("sync", inode("x.json"), os.path.getsize("x.json"))
+    assert done[:2] == [whole, ("move", inode("x.json"))] and done[2:] == [("sync", inode("."), done[2][2])]
 
 
 @pytest.mark.parametrize("failing", range(3))
@@ -174,12 +181,14 @@ def test_where_one_of_several_files_cannot_take_its_place_the_one_that_says_they
         pytest.raises(WriteError, match=r"a: Input/output error") as caught,
     ):
         patched.setattr(os, "replace", replace)
-        patched.setattr(os, "fsync", lambda descriptor: done.append("synced") or sync(descriptor))
+        patched.setattr(os, "fsync", lambda fd: done.append((os.fstat(fd).st_size, "bytes")) or sync(fd))
         patched.setattr(os, "unlink", lambda path: done.append(os.path.basename(path)) or unlink(path))
         write_together(".", dict.fromkeys(("a", "b", "whole"), b"new"), "whole")
     assert caught.value.hint == "What is there does not belong together: write it again with --force."
     assert {path.name: path.read_bytes() for path in at.iterdir()} == {"a": b"old", "b": b"new"}
-    assert done[: done.index("whole")] == ["synced"] * 3, "nothing is taken away before all can be written"
+    assert done[: done.index("whole")] == [(3, "bytes")] * 3, (
+        "nothing is taken away before all can be written"
+    )
 
 
 @pytest.mark.parametrize("line", [b"x" * 25, b" " + b"x" * 25, b"xx " + b"x" * 25, b"  x  " * 5])

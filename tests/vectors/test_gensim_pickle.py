@@ -314,7 +314,7 @@ def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
         *(("bucket", 8, "n-grams' vectors do not fit its words'"), ("max_n", 10**5, "too many n-grams")),
         *(
             ("min_n", "x", "does not say how long its n-grams are"),
-            ("index_to_key", ["a"], "1 words but 10 vectors"),
+            ("index_to_key", [*"abcdefghijkl"], "12 words but 10"),
         ),
         *(("compatible_hash", False, old), ("compatible_hash", None, old)),
         ("vectors_ngrams", None, "vectors_ngrams are not a sound array"),

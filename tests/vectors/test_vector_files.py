@@ -359,9 +359,7 @@ def test_without_a_cache_the_file_is_searched_and_imported_and_that_is_told_once
     assert names.listing()[1:] == [("large", "imported", 40_008, 12, "text", path)]
     file(lines(), "large.txt")
     assert names.listing()[1:] == [("large", "imported", 8, 5, "text", path)]
-    file(
-        LARGE_TEXT.replace(b"\n", b" 0.5\n"), "large.txt"
-    )  # of another size: only reading it through would tell
+    file(LARGE_TEXT.replace(b"\n", b" 0.5\n"), "large.txt")  # only reading all of it would tell
     assert names.listing()[1:] == [("large", "imported", None, 13, "text", path)]
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
     assert str(cache.vectors_folder("cache")).startswith(os.path.expanduser("~/.cache/attn"))
