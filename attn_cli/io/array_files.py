@@ -141,7 +141,7 @@ def _entry(
     if not is_sound or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
         raise InputError(f"{_where(key, name)} has a malformed header entry.")
     dtype, (start, stop) = dtypes[code], offsets
-    if not start <= stop <= available or stop - start != math.prod(shape) * dtype.itemsize:
+    if stop > available or stop - start != math.prod(shape) * dtype.itemsize:
         claim = f"{_where(key, name)} claims bytes {start:,} to {stop:,}"
         raise InputError(f"{claim}, which do not fit its shape or the file.")
     return Entry(begin + start, dtype, tuple(shape))

@@ -221,12 +221,22 @@ def test_a_npy_file_that_lies_is_refused_without_much_memory(lie, file):
             read(path)
 
 
-def test_a_small_file_that_unpacks_to_a_large_one_is_refused_unread_also_where_its_directory_lies(file):
-    bomb = file(zipped(npy(described("|u1", (1 << 24,)), bytes(1 << 24))), "bomb.npz")
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_unread_also_where_its_directory_lies(
+    file, monkeypatch
+):
+    whole = npy(described("|u1", (1 << 24,)), bytes(1 << 24))
+    bomb = file(zipped(whole), "bomb.npz")
     assert os.path.getsize(bomb) < 1 << 16
     with little_memory(), pytest.raises(InputError, match="16,777"):
-        read_npz(bomb, limit=1 << 22)
-    assert read_npz(bomb, limit=1 << 25)["M"].shape == (1 << 24,)
+        read_npz(bomb, limit=len(whole) - 1)
+    assert read_npz(bomb, limit=len(whole))["M"].shape == (1 << 24,)
+    monkeypatch.setattr("attn_cli.io.array_files.GROWTH_COUNTS_FROM", 1 << 20)
+    with (
+        little_memory(),
+        pytest.raises(InputError, match=r"to 16,777,\d+ bytes, more than 100 times its size"),
+    ):
+        read_npz(bomb)
+    assert read_npz(file(saved(np.savez, M=np.zeros(1 << 18))))["M"].shape == (1 << 18,)
     data = bytearray(zipped(npy(described("|u1", (1 << 22,)), bytes(1 << 22))))
     at = data.rindex(b"PK\x01\x02") + 24  # where the directory has the unpacked size
     data[at : at + 4] = struct.pack("<I", 200)
