@@ -51,7 +51,7 @@ class BinaryFormat(NamedTuple):
         """Yield all words with their offsets; InputError if the records are not what the header claims."""
         record, rows = re.compile(rb"%s(?s:.{%d})" % (WORD, self.size)), 0
         file.seek(self.start)
-        buffer = bytearray(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size)))  # holds one whole record at least
+        buffer = bytearray(PIECE)  # holds some records of MOST_NUMBERS
         view, offset, left = memoryview(buffer), self.start, 0
         while rows <= self.claimed and (came := file.readinto(view[left:])):  # type: ignore[attr-defined]
             filled, used, spans = left + came, 0, list[tuple[int, int]]()

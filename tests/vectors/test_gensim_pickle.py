@@ -244,7 +244,7 @@ def test_compressed_files_are_refused_packed_and_unpacked(vectors, at, ending):
 def test_pickles_of_other_protocols_of_other_things_and_too_large_ones_are_refused(at, monkeypatch):
     for data in (b"\x80", b"(lp0\n.", b"\x80\x09N.", b"\x80\x01N."):
         (at / "a.kv").write_bytes(data)
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=r"^(?!.*packed)"):
             open_file("a.kv")
     things = (1, None, "text", ["a"], {"index_to_key": ["a"]}, (1, 2), np.eye(2), collections.Counter(a=1))
     for thing in things:

@@ -1,5 +1,6 @@
 """Files of word vectors: every format that attn reads, what it refuses, and lookup without loading."""
 
+import contextlib
 import errno
 import fcntl
 import gzip
@@ -56,7 +57,7 @@ def header(words=WORDS, matrix=MATRIX):
 HALVES = (WORDS[:3], MATRIX[:3]), (WORDS[3:], MATRIX[3:])
 TEXTS = [
     # of GloVe, word2vec and fastText; with tabs or two spaces, CRLF, a byte-order mark, blank lines, no last newline
-    *(lines(), header() + lines(), header() + lines(end=" \n"), lines(join="\t"), lines(join="  ")),
+    *(lines(), header() + lines(), header() + lines(end=" \r\n"), lines(join="\t"), lines(join="  ")),
     *((header() + lines()).replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + header() + lines()),
     *(b"\n" + lines(end="\n\n"), lines()[:-1], gzip.compress(header() + lines()), lzma.compress(lines())),
     # in two parts, also padded with zeros, as tapes leave it
@@ -139,7 +140,10 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
     for name in ("two.words", "whole.words"):
         Path(name).write_bytes(listed)
     for name, said in (
-        ("a.npy", "holds numbers, and no words"),
+        (
+            "a.npy",
+            r"holds numbers, and no words\. Put the words beside it, .* in the order of the rows, in a\.words\.",
+        ),
         ("whole.npy", "hold no decimal numbers"),
         ("lists.npz", "holds 1 matrices and 2 lists of words"),
         *(
@@ -148,7 +152,7 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
         ),
     ):
         with pytest.raises(InputError, match=said):
-            open_file(name)
+            open_file(str(at / name))
     for name in ("a.words", "apart.vocab", "m.words"):
         Path(name).write_bytes(listed)
     for name in ("a.vocab", "a.txt", "apart.txt"):  # of several lists the first of these suffixes counts
@@ -278,10 +282,13 @@ def test_an_index_is_kept_and_gives_what_a_search_gives(data, file, own):
     some = [*WORDS, "filling0", "filling39999", "filling4", "absent", "filling40000"]
     wanted = numbers(searched, some)
     assert set(wanted) == set(some[:-2]) and searched.index is None
-    assert re.fullmatch(r"Indexed .*: 40,008 words of (12|36) numbers\.", keep_index(searched))
+    parts = []
+    told = keep_index(searched, parts.append)
+    assert re.fullmatch(r"Indexed .*: 40,008 words of (12|36) numbers\.", told)
+    assert parts == sorted(parts) and 0 < parts[0] < 1 == parts[-1]
     indexed = open_table(path)
     assert indexed.index is not None and not keep_index(indexed)
-    assert numbers(indexed, some) == wanted
+    assert numbers(indexed, some) == wanted and indexed.index is not None
     kind, dtype, dim = ("text", "float64", 12) if data == LARGE_TEXT else ("word2vec binary", "float32", 36)
     of = {"source": "file", "name": path, "words": 40_008, "dim": dim, "dtype": dtype, "length": None}
     assert describe(indexed) == of | {"bytes": len(data), "settings": None, "about": {"format": kind}}
@@ -296,6 +303,13 @@ def test_an_index_of_another_file_or_another_time_is_not_used_nor_believed(data,
     swap(path, data.replace(b"filling7", b"fiLLing7"))
     stale = open_table(path)  # the same size, the same time: only the word at the offset tells
     assert stale.index is not None and stale.find(["filling7", "filling70", "fox"]).keys() == {"fox"}
+    is_text = data == LARGE_TEXT
+    longer = (
+        re.sub(rb"(?m)^filling7( .*).$", rb"filling7_\1", data) if is_text else data.replace(b"g7 ", b"g7_")
+    )
+    swap(path, longer)
+    with contextlib.suppress(InputError):  # which records that were moved are
+        assert open_table(path).find(["filling7"]) == {}, "a longer word is not taken for it"
     file(data)
     assert open_table(path).index is None  # another time
     keep_index(open_table(path))
@@ -413,7 +427,7 @@ def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, at, 
 def test_words_that_are_not_utf_8_are_matched_by_their_bytes_and_shown_inert(file, own):
     word = b"caf\xe9"
     binary = b"2 2\n" + word + b" " + struct.pack("<2f", 1, 2) + b"she " + b"\0" * 8
-    for data in (word + b" 1 2\nshe 3 4\n", binary):
+    for data in (word + b" 1 2\nshe 3 4\n", b"2 2\n" + word + b" 1 2\nshe 3 4\n", binary):
         for vectors in (open_file(path := file(data)), on_file(path, data == binary)):
             assert numbers(vectors, ["caf\udce9", "café"]) == {"caf\udce9": [1, 2]}
     assert as_bytes("\ud800") == b"\xed\xa0\x80"  # half a character, as UTF-8 would have it
@@ -428,14 +442,18 @@ BAD = [
     ("1000000000000 2\nshe 1 2\n", "line 1.*1,000,000,000,000"),
     *((f"{bad} 8\nshe 1 2 3 4 5 6 7 8\n", f"line 1.*{bad} 8") for bad in ("-5", "5.0")),
     *((f"{bad} 3\nshe 1 2 3\n", f"line 1.*{bad} 3") for bad in ("1_0", "0x5")),
+    *((f"{bad} 2\nshe 1 2\n", f"the header '{f'{bad} 2'[:40]}' is not") for bad in ("-5", f"-{'5' * 60}")),
     *((f"{count} 2\nshe 1 2\nhe 3 4\n", f"line 1.*{count} words.*2") for count in (1, 3)),
-    ("2 3\nshe 1 2\nhe 3 4 5\n", "line 2"),
+    ("2 3\nshe 1 2\nhe 3 4 5\n", r"line 2: 2 numbers; 3 were expected by line 1\."),
     ("new york 1 2 3\nshe 4 5 6\n", "line [12]"),  # of one of them
-    ("she 1 2\nhe 3\nit 5 6\n", "line 2: 1 number; 2 were expected"),
-    *(("she 1 2\n\nhe\n", "line 3"), ("she\n", "line 1"), ("she 0,5 2\n", "line 1")),
+    ("she 1 2\nhe 3\nit 5 6\n", r"line 2: 1 number; 2 were expected\."),
+    *(("she 1 2\n\nhe\n", "line 3: 0 numbers; 2 "), ("she\n", "line 1"), ("she 0,5 2\n", "line 1")),
     ("0 0\nshe 1 2\n", "line 1.*0 0"),
     ("she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
-    ("she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
+    *(
+        (f"she 1 2\nhe 3 {bad}\nit 5 6\n", f"line 2: '{bad[:40]}' is not a number")
+        for bad in ("four", "z" * 60)
+    ),
     *((f"she 1 2\nhe {bad} 4\n", "line 2") for bad in ("0x3", "1_0", "٣")),
     *((f"she 1 2\nhe {bad} 4\nit {bad} 5\n", NOT_FINITE) for bad in ("nan", "-inf", "1e400")),
     ("she 1 2\n3 4\nit 5 6\n", "line 2: 1 number;"),
@@ -451,28 +469,43 @@ GOOD = header() + records()
 TWO = b"2 2\n%b " + b"\1\2\3\4" * 2 + b"she " + b"\1\2\3\4" * 2
 BAD_BINARIES = [
     *((f"{bad} 5\n".encode() + records(), f"line 1.*{bad} 5") for bad in ("-8", "8.0")),
-    (b"1000000000000 5\n" + records(), "line 1.*1,000,000,000,000"),
+    (
+        b"1000000000000 5\n" + records(),
+        f" 1,000,000,000,000 words of 5 .* room for {len(records()) // 22} at most",
+    ),
     (b"0 0\n" + records(), "line 1.*0 0"),
     (b"7 5\n" + records(), "claims 7 words; there are more"),
     (b"9 5\n" + records() + b"abcdefg ", "claims 9 words|room for|cut off"),
     *((b"8 %d\n" % dim + records(), "room for|cut off|no word|claims") for dim in (4, 6)),
     (GOOD[:-3], f"byte {len(GOOD) - 22}: the last record is cut off"),
     *((TWO % word, "cut off|no word|claims|room") for word in (b"", b"a\nb")),
-    (TWO % FOLD, "no word of 1 to 4,096 bytes stands here"),
+    (b"2 2\nshe " + b"\1\2\3\4" * 2 + FOLD + b" " + b"\1\2\3\4" * 2, "byte 16: no word of 1 to 4,096 bytes"),
     (b"1 1000000000\n" + b"\0" * 100, "1,000,000,000 numbers"),
 ]
 
 
 @pytest.mark.parametrize(("data", "told"), [*BAD, *BAD_BINARIES], ids=lambda one: repr(one)[:30])
-def test_a_bad_file_is_refused_in_one_line(data, told, file, own):
+def test_a_bad_file_is_refused_in_one_line(data, told, file, own, monkeypatch):
     is_text_that_can_be_searched = (data, told) in BAD and told != "is empty"
-    for opened in (open_file, on_file)[: 1 + is_text_that_can_be_searched]:
+    for opened, piece in ((open_file, 1 << 22), (on_file, 16))[: 1 + is_text_that_can_be_searched]:
+        monkeypatch.setattr("attn_cli.io.files.PIECE", piece)  # bytes that are read at once
         with pytest.raises(InputError) as caught:
             vectors = opened(file(data, "bad.txt"))
             look_up_all([*WORDS, "she", "he", "it", "absent", FOLD.decode(), "5"], vectors)
             describe(vectors)
         message = caught.value.message
         assert re.search(told, message) and "bad.txt" in message and "\n" not in message, message
+    if told == "claims 7 words; there are more":  # also where a search might stop before
+        with pytest.raises(InputError, match=told):
+            sought(on_file(file(data), binary=True), WORDS)
+
+
+@pytest.mark.parametrize(("has_header", "write"), [(False, lines), (True, lines), (True, records)])
+def test_a_word_has_at_most_a_hundred_thousand_numbers(has_header, write, file, own):
+    few, many = (np.ones((1, count), "f4") for count in (100_000, 100_001))
+    assert open_file(file(header("a", few) * has_header + write("a", few))).dim == 100_000
+    with pytest.raises(InputError, match="100,001 numbers a word; 100,000 are the limit"):
+        open_file(file(header("a", many) * has_header + write("a", many)))
 
 
 def test_a_binary_row_that_is_not_finite_is_refused_when_it_is_looked_up(file, own):
@@ -593,7 +626,7 @@ def test_whole_searched_and_indexed_a_text_reads_the_same(rows, file, own):
     words = [*firsts, "absent\n"]
     assert numbers(whole, words) == numbers(searched, words) == numbers(indexed, words) == firsts
     assert sought(searched, words) == firsts and whole.n_words == indexed.n_words == len(firsts)
-    assert sought(searched, {words[0]}) == {words[0]: firsts[words[0]]}
+    assert sought(searched, {words[0]}) == {words[0]: firsts[words[0]]} and indexed.index is not None
 
 
 @pytest.mark.parametrize("count", [3, 99, 100, 101, 250])
@@ -621,11 +654,13 @@ ABOUT = [
 
 @pytest.mark.parametrize("about", ABOUT, ids=range(len(ABOUT)))
 def test_what_a_table_says_of_itself_is_checked_and_never_becomes_json_that_is_none(about, at, own):
-    with Path("t.safetensors").open("wb") as stream:
-        arrays = {"vectors": np.eye(3, 2), "words": np.frombuffer(b"she\nhe\nshe", np.uint8)}
-        write_safetensors(stream, arrays, about)
+    for words in (b"she\nhe\nit", b"she\nhe\nshe"):
+        with Path("t.safetensors").open("wb") as stream:
+            arrays = {"vectors": np.eye(3, 2), "words": np.frombuffer(words, np.uint8)}
+            write_safetensors(stream, arrays, about)
+        assert open_file("t.safetensors").n_words == len({*words.split()})
     vectors = open_file("t.safetensors")
-    assert vectors.n_words == 2 and vectors.about["doubled"] == "1" and listed(vectors) == ["she", "he"]
+    assert vectors.about["doubled"] == "1" and listed(vectors) == ["she", "he"]
     told = here("vectors", "info", "t.safetensors", "-f", "json")
     assert told.code == 0 and '"length": null' in told.out and '"settings": null' in told.out
     assert here("self", "she zzz", "-e", "t.safetensors", "--oov", "random").code == 0
@@ -650,6 +685,8 @@ def test_arrays_that_numpy_itself_stumbles_over_are_refused_and_headers_of_pytho
         Path(f"{name}.npy").write_bytes(data)
         Path(f"{name}.words").write_bytes(b"she\nhe")
     assert numbers(open_file("old.npy"), ["he"]) == {"he": [3, 4, 5]}
+    np.savez("most.npz", words=np.array(["\U0010ffff", "he"]), vectors=np.eye(2))
+    assert numbers(open_file("most.npz"), ["\U0010ffff"]) == {"\U0010ffff": [1, 0]}
     told = dict.fromkeys(("flat.npy", "none.npy", "line.npy"), "not a row for each word")
     for name, said in (
         told | {"two.npz": "holds what is not text", "long.npy": "numbers of 16 bytes"}
@@ -664,6 +701,8 @@ def test_no_warning_of_a_library_reaches_the_reader(file, own):
         look_up("sh\x1be", open_file(file(signalling)))
     with pytest.raises(InputError):
         open_file(file(b"the \x1c\n", "white"))
+    for begun, after in ((b"", b"1"), (b"1 1\n", b"\0\0\x80?")):
+        assert listed(open_file(file(begun + b"x" * 4096 + b" " + after))) == ["x" * 4096]
     huge = file(b"she 1e300 1\n", "huge")
     assert open_file(huge).fingerprint()
     assert [len(list(on_file(one).rows())) for one in (huge, file("she 1 2\n" * 3 + " ", "blank"))] == [1, 1]
