@@ -59,7 +59,13 @@ TEXTS = [
     # of GloVe, word2vec and fastText; with tabs or two spaces, CRLF, a byte-order mark, blank lines, no last newline
     *(lines(), header() + lines(), header() + lines(end=" \r\n"), lines(join="\t"), lines(join="  ")),
     *((header() + lines()).replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + header() + lines()),
-    *(b"\n" + lines(end="\n\n"), lines()[:-1], gzip.compress(header() + lines()), lzma.compress(lines())),
+    *(
+        b"\n" + lines(end="\n\n"),
+        lines()[:-1],
+        b"\n" + header() + lines(),
+        gzip.compress(header() + lines()),
+        lzma.compress(lines()),
+    ),
     # in two parts, also padded with zeros, as tapes leave it
     *(b"".join(gzip.compress(lines(*half)) + pad for half in HALVES) for pad in (b"", b"\0" * 512)),
     *(b"".join(lzma.compress(lines(*half)) + pad for half in HALVES) for pad in (b"", b"\0" * 512)),
@@ -447,7 +453,10 @@ BAD = [
     ("2 3\nshe 1 2\nhe 3 4 5\n", r"line 2: 2 numbers; 3 were expected by line 1\."),
     ("new york 1 2 3\nshe 4 5 6\n", "line [12]"),  # of one of them
     ("she 1 2\nhe 3\nit 5 6\n", r"line 2: 1 number; 2 were expected\."),
-    *(("she 1 2\n\nhe\n", "line 3: 0 numbers; 2 "), ("she\n", "line 1"), ("she 0,5 2\n", "line 1")),
+    *(("she 1 2\n\nhe\n", "line 3: 0 numbers; 2 "), ("she 0,5 2\n", "line 1")),
+    *((f"{bad}\n", r"line 1: a word without numbers\. Type them after") for bad in ("she", "she\nhe 1")),
+    ("\nshe,0.5,1\nhe,1,2\n", r"line 2: a word without numbers\. Part the word and its numbers by spaces"),
+    ("she 1 2\nhe\nit\n", "line 2: 0 numbers; 2 "),
     ("0 0\nshe 1 2\n", "line 1.*0 0"),
     ("she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
     *(
@@ -494,7 +503,7 @@ def test_a_bad_file_is_refused_in_one_line(data, told, file, own, monkeypatch):
             look_up_all([*WORDS, "she", "he", "it", "absent", FOLD.decode(), "5"], vectors)
             describe(vectors)
         message = caught.value.message
-        assert re.search(told, message) and "bad.txt" in message and "\n" not in message, message
+        assert re.search(told, str(caught.value)) and "bad.txt" in message and "\n" not in message, message
     if told == "claims 7 words; there are more":  # also where a search might stop before
         with pytest.raises(InputError, match=told):
             sought(on_file(file(data), binary=True), WORDS)
@@ -744,7 +753,12 @@ def test_a_name_whose_file_is_gone_or_whose_record_is_damaged_is_told(file, own)
         f"attn: gone stands for {path}, which is gone. Import it anew: attn vectors import FILE --name gone\n"
     )
     assert refused("self", "fox", "-e", "gone", code=66) == said and told("vectors", "list")
-    assert "Did you mean gone?" in refused("self", "fox", "-e", "gnoe")
+    for command, named, others in (
+        (("self", "fox", "-e"), " (-e)", "random, "),
+        (("vectors", "info"), "", ""),
+    ):
+        said = f"Did you mean gone? Choose word2vec, {others}a file, or a name that attn vectors list shows."
+        assert refused(*command, "gnoe") == f"attn: There are no vectors 'gnoe'{named}. {said}\n"
     kept = Path(cache.vectors_folder("data"), "gone.json")
     for broken in ("{broken", "[]", "{}", '{"path": 5}', "[" * 50_000):
         kept.write_text(broken)

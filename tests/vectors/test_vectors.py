@@ -9,7 +9,15 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError
 from attn_cli.vectors import VectorTable, bundled, write_table
-from attn_cli.vectors.lookup import embed, look_up, nearest, open_table, random_vector, random_vectors
+from attn_cli.vectors.lookup import (
+    embed,
+    look_up,
+    nearest,
+    nearest_each,
+    open_table,
+    random_vector,
+    random_vectors,
+)
 from attn_cli.vectors.open_vectors import describe
 from tests.io.test_array_files import little_memory
 
@@ -31,6 +39,7 @@ TYPED = [
     ("naïve 1 2\n東京 3 4\n👍🏽 5 6\n", ["naïve", "東京", "👍🏽"]),
     ("2 3\nnew york 1 2 3\nshe 4 5 6\n", ["new york", "she"]),
     ("she 1 2 3\nnew york 4 5 6\n", ["she", "new york"]),
+    ("a 1 2\nb 3 4\nc 5 6\nnew york 1 2\nlos angeles 3 4\n", ["a", "b", "c", "new york", "los angeles"]),
     *(("0 5\nshe 1\n", ["0", "she"]), ("1 0.5 0.5\n2 0.25 1\n", ["1", "2"])),
     *(("2 3\n7 0.5 0.5 1\n8 0.25 1 0\n", ["7", "8"]), ("5 0\nshe 1\n", ["5", "she"])),
     *(("she 1\n", ["she"]), (". 1 2\n, 3 4\n{ 5 6\n", [*".,{"]), ("a 1\nb 2\n{ 3\n", [*"ab{"])),
@@ -180,3 +189,11 @@ def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n,
         wanted = brute(words, matrix.astype(float), vector, k, without)
         found = nearest(table(words, matrix), vector, k, without)
         assert found == [(word, pytest.approx(cosine, rel=0, abs=1e-12)) for word, cosine in wanted]
+
+
+@pytest.mark.parametrize("block", [1, 2, 2048])
+def test_of_each_row_the_nearest_of_the_commonest_words_and_of_some_others_are_found_once(block, monkeypatch):
+    monkeypatch.setattr("attn_cli.vectors.BLOCK", block)  # rows that are read at once
+    vectors = table("abcd", [[1, 0], [0, 1], [1, 0], [0, 3]])
+    found = nearest_each(vectors, np.array([[1.0, 0], [0, 0], [0, 2]]), 4, 2, ["d", "b", "absent"])
+    assert found == [[("a", 1), ("b", 0), ("d", 0)], [], [("b", 1), ("d", 1), ("a", 0)]]
