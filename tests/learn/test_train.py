@@ -148,9 +148,10 @@ def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tm
         train_file([str(tmp_path / "missing.txt")], output, SMALL, seen.append)
     with pytest.raises(CreateError):
         train_file([text], str(tmp_path / "nowhere" / "out.safetensors"), SMALL, seen.append)
-    for wrong in ({"dim": 0}, {"epochs": 0}, {"seed": -1}, {"remove": 8}, {"length": 0.0}, {"sample": 2.0}):
+    wrong = [("dim", 0), ("epochs", 0), ("seed", -1), ("remove", 8), ("length", 0.0), ("length", 1e4)]
+    for name, value in (*wrong, ("sample", 2.0)):
         with pytest.raises(UsageError):
-            train_file([text], output, replace(SMALL, **wrong), seen.append)
+            train_file([text], output, replace(SMALL, **{name: value}), seen.append)
     assert seen == [] and not (tmp_path / "out.safetensors").exists()
 
 
