@@ -26,7 +26,7 @@ def gensim():
         pytest.importorskip("gensim", reason="gensim is not installed: pip install gensim")
 
 
-SMALL = TrainSettings(dim=8, window=2, negative=2, epochs=2, sample=0.0, min_count=1, seed=3)
+SMALL = TrainSettings(dim=8, window=2, negative=2, epochs=2, sample=0.0, min_count=1, seed=3, length=2.5)
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}  # a unit of float16, in which vectors are stored
 # Each animal and each tool keeps its own company; "The" comes first in all.
 LINES = [
@@ -76,7 +76,7 @@ def test_a_trained_table_is_lower_cased_most_frequent_first_of_one_length_and_li
     np.testing.assert_allclose(np.linalg.norm(found.matrix[:].astype(float), axis=1), SMALL.length, rtol=2e-3)
     about = json.loads(found.about["settings"])
     assert (about["seed"], about["dim"]) == (SMALL.seed, SMALL.dim)
-    assert "text.txt" in found.about["texts"]
+    assert found.about["texts"] == "text.txt"
     rare = open_table(str(trained(tmp_path, "text.txt", TEXT, replace(SMALL, min_count=9)))).words()
     assert "bench" in rare and "hammer" not in rare
     few = open_table(str(trained(tmp_path, "text.txt", TEXT, replace(SMALL, words=10)))).words()
@@ -157,15 +157,15 @@ def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tm
 
 def test_the_command_trains_and_says_what_it_wrote(tmp_path, at):
     (tmp_path / "text.txt").write_text(TEXT)
-    options = "--dim 8 --window 2 --negative 2 --epochs 2 --sample 0 --min-count 1 --seed 3".split()  # noqa: SIM905
-    ran = here("vectors", "train", "text.txt", "-o", "mine.safetensors", *options)
+    options = "--dim 8 --window 2 --negative 2 --epochs 2 --sample 0 --min-count 1 --seed 3 --length 2.5"
+    ran = here("vectors", "train", "text.txt", "-o", "mine.SafeTensors", *options.split())
     assert (ran.code, ran.out) == (0, ""), ran.err
-    assert "vocabulary" in ran.err and "epoch 2 of 2" in ran.err and "mine.safetensors" in ran.err
+    assert "vocabulary" in ran.err and "epoch 2 of 2" in ran.err and "mine.SafeTensors" in ran.err
     same = trained(tmp_path, "text.txt", TEXT, output="same.safetensors")
-    mine, same = open_table(str(tmp_path / "mine.safetensors")), open_table(str(same))
+    mine, same = open_table(str(tmp_path / "mine.SafeTensors")), open_table(str(same))
     assert mine.words() == same.words()
     np.testing.assert_allclose(mine.matrix[:], same.matrix[:], **CLOSE)
-    assert record("self", "the cat sleeps", "-e", "mine.safetensors")["unknown"] == []
+    assert record("self", "the cat sleeps", "-e", "mine.SafeTensors")["unknown"] == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")

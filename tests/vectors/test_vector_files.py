@@ -776,7 +776,7 @@ def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(fil
     assert unpacked.read_bytes() == LARGE_TEXT
     assert open_table("packed").index is not None
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    left, others = folder / ".old.part", (folder / "old.part", folder / ".old")
+    left, *others = (folder / name for name in (".old.part", "old.part", ".old", "é.json"))
     for one in (left, *others):
         one.write_bytes(b"x")
     import_file(file(gzip.compress(lines()), "small.TXT.gz"))
