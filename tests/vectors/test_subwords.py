@@ -1,6 +1,7 @@
 """Words guessed from the parts of their spelling: the bundled vectors, a table by hand, n-grams that are learned."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,15 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
         assert np.dot(vector, truth[word]) > 0.9 * np.linalg.norm(vector) * np.linalg.norm(truth[word])
     learned(table, "same.safetensors")
     assert Path("same.safetensors").read_bytes() == Path("with.safetensors").read_bytes()
+    other, few = (
+        subwords_file(table, "few.safetensors", replace(SMALL, words=50, seed=seed), lambda stage: None)
+        for seed in (8, 9)
+    )
+    rarer = 50 - 50 // 4  # a tenth of which is held back
+    assert (few.words, few.held_back) == (50, rarer // 10) and open_file("few.safetensors").n_words == 100
+    of = {"rows": 512, "numbers": 4, "words": 50, "cosine": few.cosine, "held_back": 3}
+    of["letters"] = "".join(sorted(set("".join(table.words()[:50]))))
+    assert json.loads(open_file("few.safetensors").about["ngrams"]) == of and few.cosine != other.cosine
     export(again, "out.safetensors")  # keeps them
     ours, theirs = (guess(["owlish"], read)["owlish"] for read in (again, open_file("out.safetensors")))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
