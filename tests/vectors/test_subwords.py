@@ -31,7 +31,8 @@ def table():
     parts = dict(zip(PARTS, draw.standard_normal((len(PARTS), 4)), strict=True))
     words = [a + b for a in PARTS for b in PARTS]
     matrix = np.array([parts[word[:3]] + parts[word[3:]] for word in words], np.float32)
-    return table_of("animals", [word.encode() for word in words], matrix, {}, 0)
+    about = {"format": "text", "of": "halves"}
+    return table_of("animals", [word.encode() for word in words], matrix, about, 0)
 
 
 def learned(table, name="with.safetensors"):
@@ -87,10 +88,25 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
     assert (few.words, few.held_back) == (50, rarer // 10) and open_file("few.safetensors").n_words == 100
     of = {"rows": 512, "numbers": 4, "words": 50, "cosine": few.cosine, "held_back": 3}
     of["letters"] = "".join(sorted(set("".join(table.words()[:50]))))
-    assert json.loads(open_file("few.safetensors").about["ngrams"]) == of and few.cosine != other.cosine
+    about = read_safetensors("few.safetensors")[1]
+    assert json.loads(about.pop("ngrams")) == of and few.cosine != other.cosine
+    assert about == {"format": "attn-vectors/1", "of": "halves"}
     export(again, "out.safetensors")  # keeps them
     ours, theirs = (guess(["owlish"], read)["owlish"] for read in (again, open_file("out.safetensors")))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_n_grams_have_the_numbers_of_least_squares_with_a_penalty_on_their_size(at, table):
+    learned(table)
+    words, counts = table.words(), np.zeros((100, 512))
+    for owner, row in ngrams([word.encode() for word in words], 2, 5, 512):
+        np.add.at(counts, (owner, row), 1)
+    counts /= np.sqrt(counts.sum(axis=1, keepdims=True))
+    mean, scale = table.matrix.mean(axis=0), np.sqrt((table.matrix**2).mean())
+    square = counts.T @ counts + SMALL.penalty * np.eye(512)  # of the vectors at size one
+    numbers = np.linalg.solve(square, counts.T @ ((table.matrix - mean) / scale))
+    found = guess(words, open_file("with.safetensors"))
+    np.testing.assert_allclose([*found.values()], counts @ numbers * scale + mean, atol=0.02)
 
 
 def test_vectors_without_n_grams_are_refused_also_where_every_word_is_known(at, table):
