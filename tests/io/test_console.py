@@ -14,6 +14,7 @@ import pytest
 from attn_cli.io import progress
 from attn_cli.io.console import columns, folded, put_plain, say
 from attn_cli.io.raw_terminal import REDRAW, RawTerminal, is_unfinished, names_of
+from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Stage
 from tests.cli.tables import typed
 from tests.shell import ROOT, attn, shell, terminal
@@ -65,6 +66,7 @@ def test_what_a_stream_cannot_encode_is_spelled_out(name, write, end, monkeypatc
     monkeypatch.setattr(sys, name, stream := io.TextIOWrapper(io.BytesIO(), "ascii"))
     write("é 漢")
     assert stream.buffer.getvalue() == rb"\xe9 \u6f22" + end
+    assert Terminal(encoding="ascii").text("a\u2423é\x1b") == r"a_\xe9^["
 
 
 class Screen(io.StringIO):

@@ -261,20 +261,24 @@ def test_who_ignores_a_signal_is_not_ended_by_it():
     assert process.wait(60) == 0
 
 
-def test_inside_a_block_that_wants_it_a_signal_is_an_interrupt_and_a_second_one_the_end():
-    script = """
+@pytest.mark.parametrize("again", ["inside", "after it"])
+def test_inside_a_block_that_wants_it_a_signal_is_an_interrupt_and_a_second_one_the_end(again):
+    script = f"""
 import os, signal
 from attn_cli.io import signals
 signal.signal(signal.SIGTERM, lambda number, frame: signals.end(number))
-with signals.cleaned_up(lambda: print("cleaned", flush=True)):
+with signals.cleaned_up(lambda: print("all", flush=True)), signals.cleaned_up(lambda: print("cleaned", flush=True)):
     try:
         with signals.raised():
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                print("interrupted", signals.exit_code(), flush=True)
+                {"os.kill(os.getpid(), signal.SIGTERM)" if again == "inside" else "raise"}
     except KeyboardInterrupt:
-        print("interrupted", signals.exit_code(), flush=True)
-    os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 """
-    assert python(script)[:2] == (143, "interrupted 143\ncleaned\n")
+    assert python(script)[:2] == (143, "interrupted 143\ncleaned\nall\n")
     assert signals.exit_code() == 130
 
 
