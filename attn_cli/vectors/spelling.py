@@ -128,8 +128,10 @@ def features(word: str) -> list[str]:
 
     >>> features("Walking")
     ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
-    >>> features("n’t") == features("n't")
-    True
+    >>> features("Don’t")
+    ['*', 'Xx', '-t', "-'t", "-n't", "-on't", "=don't"]
+    >>> features("cat")
+    ['*', 'x', '-t', '-at', '=cat']
     """
     word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
     lower = word.lower()
@@ -138,7 +140,11 @@ def features(word: str) -> list[str]:
 
 
 def _shape(word: str) -> list[str]:
-    """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins."""
+    """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins.
+
+    >>> [_shape(word) for word in ("USA", "I", "McKay", "fox", "x2", "1/2", "-", "well-known", "and/or", "a@b")]
+    [['X'], ['Xx'], ['Xx'], ['x'], ['x9'], ['9'], ['.'], ['x', '-'], ['x', '/'], ['x', '@']]
+    """
     letters, has_digits = any(map(str.isalpha, word)), any(map(str.isdigit, word))
     capitals = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
     shape = ("x9" if letters else "9") if has_digits else capitals if letters else "."

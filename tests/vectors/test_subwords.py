@@ -80,10 +80,11 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
         assert np.dot(vector, truth[word]) > 0.9 * np.linalg.norm(vector) * np.linalg.norm(truth[word])
     learned(table, "same.safetensors")
     assert Path("same.safetensors").read_bytes() == Path("with.safetensors").read_bytes()
-    other, few = (
-        subwords_file(table, "few.safetensors", replace(SMALL, words=50, seed=seed), lambda stage: None)
-        for seed in (8, 9)
-    )
+    seen, of_50 = [], replace(SMALL, words=50, seed=8)
+    other = subwords_file(table, "few.safetensors", of_50, seen.append)
+    of_each_number = [(phase, n / 4) for phase in ("words held back", "all words") for n in (1, 2, 3, 4)]
+    assert [(stage.phase, stage.done) for stage in seen] == of_each_number
+    few = subwords_file(table, "few.safetensors", replace(of_50, seed=9), lambda stage: None)
     rarer = 50 - 50 // 4  # a tenth of which is held back
     assert (few.words, few.held_back) == (50, rarer // 10) and open_file("few.safetensors").n_words == 100
     of = {"rows": 512, "numbers": 4, "words": 50, "cosine": few.cosine, "held_back": 3}

@@ -496,7 +496,7 @@ BAD_BINARIES = [
 @pytest.mark.parametrize(("data", "told"), [*BAD, *BAD_BINARIES], ids=lambda one: repr(one)[:30])
 def test_a_bad_file_is_refused_in_one_line(data, told, file, own, monkeypatch):
     is_text_that_can_be_searched = (data, told) in BAD and told != "is empty"
-    for opened, piece in ((open_file, 1 << 22), (on_file, 16))[: 1 + is_text_that_can_be_searched]:
+    for opened, piece in ((open_file, 1 << 22), (on_file, 20))[: 1 + is_text_that_can_be_searched]:
         monkeypatch.setattr("attn_cli.io.files.PIECE", piece)  # bytes that are read at once
         with pytest.raises(InputError) as caught:
             vectors = opened(file(data, "bad.txt"))
