@@ -198,7 +198,7 @@ class TextFormat(NamedTuple):
             count = min(size, self.source.size - offset - len(line))
             line += read_exactly(file, offset + len(line), count, self.source.name)
         line = line.partition(b"\n")[0]
-        if not line.lstrip(b" \t").startswith(wanted.replace(b"\t", b" ").partition(b" ")[0]):
+        if not line.lstrip(b" \t").startswith(wanted.partition(b" ")[0]):
             return None
         word, numbers = self._cut(line, offset)
         return self._vectors([(offset, word, numbers)], slice(1))[0] if word == wanted else None
