@@ -817,11 +817,11 @@ def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file
         real(old, new)
 
     monkeypatch.setattr(os, "replace", replace)
-    for name in ("x", "fresh"):
+    for name, text in (("x", b"fox 3 4\n"), ("fresh", LARGE_TEXT)):
         with pytest.raises(WriteError, match="Nothing was changed"):
-            import_file(file(gzip.compress(b"fox 3 4\n"), "other.txt.gz"), name)
+            import_file(file(gzip.compress(text, 1), "other.txt.gz"), name)
     assert open_table("x").find(["fox"])["fox"].tolist() == [1, 2]
-    assert kept("data") == before
+    assert kept("data") == before and kept("cache") == []
 
 
 def test_an_import_that_waits_for_another_says_so_once(file, own, monkeypatch):
