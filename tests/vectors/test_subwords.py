@@ -75,9 +75,6 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
     again = open_file("with.safetensors")
     assert again.fingerprint() == table.fingerprint()
     np.testing.assert_array_equal(again.matrix[:], table.matrix)
-    truth = {word: table.find([word])[word] for word in ("catdog", "yakpig")}
-    for word, vector in guess(list(truth), again).items():
-        assert np.dot(vector, truth[word]) > 0.9 * np.linalg.norm(vector) * np.linalg.norm(truth[word])
     learned(table, "same.safetensors")
     assert Path("same.safetensors").read_bytes() == Path("with.safetensors").read_bytes()
     seen, of_50 = [], replace(SMALL, words=50, seed=8)
