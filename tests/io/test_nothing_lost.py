@@ -261,6 +261,40 @@ def test_who_ignores_a_signal_is_not_ended_by_it():
     assert process.wait(60) == 0
 
 
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
+def test_in_a_block_a_signal_has_its_handler_unless_it_is_ignored_and_then_that_of_before(before):
+    old = signal.signal(signal.SIGUSR2, before)
+    with signals.handled(print, signal.SIGUSR2):
+        inside = signal.getsignal(signal.SIGUSR2)
+    assert (inside, signal.signal(signal.SIGUSR2, old)) == (
+        print if before == signal.SIG_DFL else before,
+        before,
+    )
+
+
+def test_a_separate_process_answers_or_is_dead_or_late(tmp_path):
+    child = tmp_path / "child.py"
+    child.write_text("import json, sys\nexec(json.loads(input())['run'])\n")
+    for run, seconds, is_late in (("sys.exit()", 60, False), ("input()", 0.2, True)):
+        process = signals.SeparateProcess(str(child), [], seconds)
+        with pytest.raises(signals.DiedError) as caught:
+            process.ask({"run": run})
+        assert caught.value.is_late == is_late and not process.is_running() and process.running.stdin.closed
+    process = signals.SeparateProcess(str(child), ["x"], 60)
+    assert process.ask(
+        {"run": "print(json.dumps([sys.flags.isolated, sys.argv[1:]]), flush=True); input()"}
+    ) == [1, ["x"]]
+    killed = []
+    with pytest.MonkeyPatch.context() as forked:
+        forked.setattr(process, "_owner", 0)  # as in a fork of attn, which leaves it to its parent
+        forked.setattr(process.running, "kill", lambda: killed.append(process))
+        process._kill()
+        process.end()
+    assert killed == [] and process.is_running()
+    process.end()
+    assert not process.is_running()
+
+
 @pytest.mark.parametrize("again", ["inside", "after it"])
 def test_inside_a_block_that_wants_it_a_signal_is_an_interrupt_and_a_second_one_the_end(again):
     script = f"""
