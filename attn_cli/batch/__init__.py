@@ -110,7 +110,7 @@ def split_lines(pieces: Iterable[bytes], name: str, is_start: bool = True) -> It
     rest, is_long = b"", False
     for piece in _checked(iter(pieces), name) if is_start else pieces:
         *whole, rest = (rest + piece).split(b"\n")
-        lines = [None if len(line) >= LONGEST_LINE else line.removesuffix(b"\r") for line in whole]
+        lines = [None if len(line) > LONGEST_LINE else line.removesuffix(b"\r") for line in whole]
         if lines and is_long:
             lines[0], is_long = None, False
         if len(rest) > LONGEST_LINE:

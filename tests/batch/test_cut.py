@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import attn_cli.batch as lines_in
 from attn_cli.batch import Feed, chunks_of, cut, manifest as manifests, storage as reading
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.storage import inputs_of
@@ -42,23 +43,27 @@ def text(draw: random.Random) -> bytes:
     count = draw.choice([0, 1, 2, 6, 7, 8, 30])
     lines = [b"word " * draw.choice([0, 1, 1, 2, 3, 30]) for _ in range(count)]
     start = draw.choice([b"", b"", b"\xef\xbb\xbf"])
-    return start + ends.join(lines) + draw.choice([b"", ends])
+    return start + ends.join(lines) + draw.choice([b"", ends, b"\r"])
 
 
 @pytest.mark.parametrize("seed", range(60))
 @like_cases
-def test_parts_hold_the_lines_of_the_files_in_order(seed, at):
+def test_parts_hold_the_lines_of_the_files_in_order(seed, at, monkeypatch):
     draw = random.Random(seed)
-    names = []
+    names, wanted, longest = [], [], 15 if seed % 8 else 1000
+    monkeypatch.setattr(lines_in, "LONGEST_LINE", longest)
     for n in range(draw.choice([1, 1, 2, 5])):
         name, data = f"{n}.txt", text(draw)
+        *ended, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = [*ended, last] if last else ended
+        wanted += [None if len(line) > longest else line.removesuffix(b"\r") for line in lines]
         Path(name).write_bytes(gzip.compress(data, mtime=0) if draw.random() < 0.3 else data)
         names.append(name)
     plan = plan_of(*names)
     feed = Feed(inputs_of(names))
     whole = [line for chunk in chunks_of(feed.groups()) for line in chunk.lines]
     found = lines_of(plan)
-    assert [line for number in sorted(found) for line in found[number]] == whole
+    assert [line for number in sorted(found) for line in found[number]] == whole == wanted
     assert [len(found[n]) for n in sorted(found)] == [min(7, len(whole) - n) for n in range(0, len(whole), 7)]
     assert plan.lines in (None, len(whole)) and plan.count() == len(whole)
     assert plan.fingerprint["bytes"] == sum(Path(name).stat().st_size for name in names)
@@ -70,8 +75,18 @@ def test_the_part_of_the_bytes_that_is_read_rises_over_all_files(at):
     for name, count in (("a.txt", 30), ("b.txt", 90)):
         Path(name).write_bytes(b"seven b\n" * count)
     feed = Feed(inputs_of(["a.txt", "b.txt"]))
+    with Path("b.txt").open("ab") as growing:
+        growing.write(b"more\n" * 50)
     parts = [feed.done for _ in feed.groups()]
     assert parts == sorted(parts) and parts[0] < 0.1 < parts[-1] == 1
+
+
+def test_of_long_lines_a_chunk_has_fewer_so_that_their_weights_fit():
+    """A letter in four is a word, and 2**22 weights are those of four lines of 1,024 words."""
+    lines = [b"x" * 4096] * 5 + [b"x" * 40_000] + [b"x"] * 600
+    chunks = [*chunks_of([lines[:3], lines[3:]], 7)]
+    assert [len(chunk.lines) for chunk in chunks] == [4, 1, 1, 512, 88]
+    assert [chunk.first for chunk in chunks] == [7, 11, 12, 13, 525]
 
 
 def test_patterns_name_files_in_order_and_none_is_an_error(at):
@@ -92,9 +107,12 @@ def test_a_file_that_is_no_text_or_is_packed_with_too_much_in_a_part_is_refused(
     with pytest.raises(InputError, match="UTF-16"):
         plan_of("a.txt", "u.txt")
     monkeypatch.setattr(cut, "MOST_SENT", 20)
-    Path("a.gz").write_bytes(gzip.compress(b"some words\n" * 10))
+    for count in (2, 10):
+        Path("a.gz").write_bytes(gzip.compress(b"some words\n" * count))
+        plan = plan_of("a.gz")
+        assert count > 2 or [part.size for part in plan.parts(frozenset())] == [2]
     with pytest.raises(InputError, match="too long lines for a packed file"):
-        list(plan_of("a.gz").parts(frozenset()))
+        list(plan.parts(frozenset()))
 
 
 def test_an_input_that_has_become_shorter_is_told_wherever_it_is_read(at):
