@@ -10,7 +10,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.errors import FileError, InputError
-from attn_cli.inputs.csv_matrix import read_sheet
+from attn_cli.inputs.csv_matrix import as_cell, read_sheet, unguarded
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
 from attn_cli.pipeline.sources.matrices import trace_matrices
@@ -30,9 +30,10 @@ SHEETS = {
     "both, without a corner": ("a,b,c\nshe,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], ["a", "b", "c"]),
     "one heading of three is a number": ("a,7,c\n0.1,-2,3.5\n40,0.5,-0.25", None, ["a", "7", "c"]),
     "labels of attn that are numbers": ("query,1,2,3\n4,0.1,-2,3.5\n5,40,0.5,-0.25", ["4", "5"], ["1", "2", "3"]),
+    "numbers above words": ("7,8,9\nshe,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], ["7", "8", "9"]),
     "pandas' numbers": (",0,1,2\n0,0.1,-2,3.5\n1,40,0.5,-0.25", ["0", "1"], ["0", "1", "2"]),
     "quotes": ('"a, b","say ""hi""","c\nd"\n"0.1","-2","3.5"\n40,0.5,-0.25', None, ["a, b", 'say "hi"', "c\nd"]),
-    "guarded labels": ("'=1+1,0.1,-2,3.5\n'-,40,0.5,-0.25", ["=1+1", "-"], None),
+    "guarded labels": ("query,x,'=1,'@\n'＠1,0.1,-2,3.5\n'-,40,0.5,-0.25", ["＠1", "-"], ["x", "=1", "@"]),
     "an apostrophe of its own": ("'tis,0.1,-2,3.5\n's,40,0.5,-0.25", ["'tis", "'s"], None),
     "semicolons and decimal commas": ("she;0,1;-2;3,5\nruns;40;0,5;-0,25", ["she", "runs"], None),
     "semicolons and points": ("0.1;-2;3.5\n40;0.5;-0.25", None, None),
@@ -54,11 +55,20 @@ def test_a_matrix_is_read_with_or_without_labels(sheet, file):
 def test_a_tsv_is_separated_by_tabs_and_what_a_mask_leaves_is_no_number_and_no_corner(file):
     matrix, rows, columns = read_csv(file("\ta,b\tc;d\nx,y\t0.5\t-1\nz\t2\t0,25\n", "m.tsv"))
     assert (matrix.tolist(), rows, columns) == ([[0.5, -1], [2, 0.25]], ["x,y", "z"], ["a,b", "c;d"])
-    matrix, rows, _ = read_csv(file("a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\n", "m.csv"))
-    np.testing.assert_array_equal(matrix, [[1, np.nan], [np.nan, 0.5], [np.nan, np.nan], [-np.inf, np.nan]])
-    assert rows == [*"abcd"]
-    matrix, rows, columns = read_csv(file(",0.25,0.75\n,,1\n", "m.csv"))
-    assert (matrix.shape, rows, columns) == ((2, 3), None, None)
+    assert read_csv(file("1,5\n2,5\n", "m.TSV"))[0].tolist() == [[1.5], [2.5]]
+    blanks, inf = [np.nan, np.nan], np.inf
+    text = "a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\ne,NA,None\nf,+Infinity,∞\n"
+    matrix, rows, _ = read_csv(file(text, "m.csv"))
+    np.testing.assert_array_equal(
+        matrix, [[1, np.nan], [np.nan, 0.5], blanks, [-inf, np.nan], blanks, [inf, inf]]
+    )
+    assert rows == [*"abcdef"]
+    for text, shape, beside in (
+        (",0.25,0.75\n,,\n,,1\n", (3, 3), None),
+        (",0,1\n,1,2\nb,3,4\n", (3, 2), ["", "", "b"]),
+    ):
+        matrix, rows, columns = read_csv(file(text, "m.csv"))
+        assert (matrix.shape, rows, columns) == (shape, beside, None)
 
 
 NO_MATRIX = [
@@ -67,6 +77,9 @@ NO_MATRIX = [
     *((f"{row}\n3,x\n", "line 2, column 2: 'x' is not a number") for row in ("1,2", "a,b")),
     ("query,key,weight\na,b,0.5\nb,a,1\n", "line 2, column 2: 'b' is not a number"),
     ("a,b,c,d\n1,2\n3,4\n", "4 headings over 2 columns"),
+    ("10\nx,1\n", "line 2: the row has 2 cells, line 1 has 1"),
+    ("10,20\nx,1,2\n5,3,4\n", "the row has 3 cells"),
+    ("\n1,2\n\n3,x;\n", "line 4, column 2: 'x;' is not a number"),
     ("1,1_000\n", "line 1, column 2: '1_000' is not a number"),
     ("1,\x1b[31mred\n", "line 1, column 2: '^[[31mred' is not a number"),
     ('1,"2\n3,4\n', "line 2: unexpected end of data"),
@@ -98,16 +111,18 @@ def test_numbers_may_be_kept_as_they_are_written(file):
     assert read_sheet(file("a,0.30,-1\nb,,2e1\n", "m.csv")).cells == [["0.30", "-1"], ["nan", "2e1"]]
     record = read_record(file("0.30,0.7\n0.125,\n", "weights.csv"), as_written=True)
     assert [[number.decimals for number in row] for row in record["weights"]] == [[2, 1], [3, 0]]
-    text = '{"weights": [[0.300, 7.5e-3]]}'
+    text = '{"weights": [[0.300, 7.5e-3, 1.5e-123, 1e-500]]}'
     (row,) = read_record(file(text, "m.json"), as_written=True)["weights"]
-    assert row == [0.3, 0.0075] and [number.decimals for number in row] == [3, 4]
+    assert row == [0.3, 0.0075, 1.5e-123, 0] and [number.decimals for number in row] == [3, 4, 124, 400]
+    for sign in "=+-@\t＝＋－＠":
+        assert str(as_cell(f"{sign}1"))[0] == "'" and unguarded(f"'{sign}1") == f"{sign}1"
 
 
 def test_the_name_of_a_file_is_the_name_of_its_matrix_and_labels_are_tokens(file):
     Q, K, V = ([[1.0, 2.0]], [[0.5, 1.0], [2.0, 0.0]], [[3.0], [4.0]])
     record = {}
     for name, text in (("Q", "who,1,2"), ("k", "red,0.5,1\nblue,2,0"), ("V", "value\n3\n4")):
-        record |= read_record(file(text, f"{name}.csv"))
+        record |= read_record(file(text, f"{name}.CSV"))
     given = given_from(record, "three files")
     assert {name: matrix.tolist() for name, matrix in given.arrays.items()} == {"Q": Q, "K": K, "V": V}
     trace = trace_matrices("compute", given, Settings())
