@@ -148,7 +148,7 @@ def output_identity(job: Job) -> dict[str, Any]:
     about: dict[str, Any] = {"attn": attn_cli.__version__, "kind": job.kind, "format": job.form}
     about |= {"fields": list(job.keys), "steps": job.steps, "tidy": job.tidy, "ascii": job.ascii_only}
     settings = {
-        name: list(value) if isinstance(value, tuple) else value
+        name: value
         for name, value in vars(job.settings).items()
         if value != usual[name] and name != "threads"  # they change no number
     }

@@ -95,6 +95,14 @@ def test_parts_of_numpy_arrays_hold_values_and_lengths(at):
     assert [row.tolist() for row in rows] == [*(row for record in wanted for row in record["weights"]), []]
     assert arrays["query_tokens"].tolist() == [token for record in wanted for token in record["query_tokens"]]
     assert arrays["query_tokens_lengths"].tolist() == [len(record["query_tokens"]) for record in wanted]
+    write(["She likes coffee", "dog", "cat"])  # the first word has no key, and the others no such token
+    options = ("--kind", "masked", "--without", "She", "--keep-going", "--fields", "head,summary")
+    assert here("batch", "lines.txt", "-f", "npz", "-o", "none/", *options).code == 65
+    arrays = {name: array.tolist() for name, array in np.load("none/part-00000.npz").items()}
+    assert (arrays["line"], arrays["head"]) == ([1, 2, 3], ["relations", "", ""])
+    assert (arrays["summary_lengths"], arrays["error_code"]) == ([3, 0, 0], [-1, 2, 2])
+    assert (arrays["summary_key"][0], arrays["summary_key_index"][0]) == ("", -1)
+    assert np.isnan(arrays["summary_weight"]).tolist() == [True, False, False]
 
 
 def test_no_lines_are_a_table_of_no_rows(at):

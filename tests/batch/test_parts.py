@@ -7,15 +7,18 @@ import pickle
 import signal
 import subprocess
 import time
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import pytest
 import threadpoolctl
 
-from attn_cli.batch import folder, run, workers
+from attn_cli import Settings
+from attn_cli.batch import folder, manifest as manifests, run, workers
 from attn_cli.errors import WriteError
 from tests.batch.folders import WORDS, content, ended, manifest, records, write
+from tests.cli.tables import told as cases
 from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
 from tests.shell import Ran, attn, here, refused, started
 from tests.thorough import takes_long
@@ -61,6 +64,15 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
     assert records() == whole and manifest()["complete"]
 
 
+OTHER = cases(
+    """
+    --fields summary => fields | --kind masked => kind | -f jsonl.gz => format | -t 2 => temperature
+    --score dot --head mean -q the => head, query, score | --tidy -f csv => fields, format, tidy
+    --fields weights --steps => fields, steps | --fields query_tokens --without the => fields, without
+    """
+)
+
+
 def test_other_settings_another_input_and_other_files_are_refused_unless_forced(at, small):
     write(600)
     Path("v.txt").write_text("the 1 0\nquick 0 1\n")
@@ -70,12 +82,11 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     os.utime("v.txt", (1, 1))  # the same file, copied anew
     assert " is complete: " in run_out(*usual).err
     before = records()
-    for options, said in (
-        ("--fields summary", "fields"),
-        ("--kind masked", "kind"),
-        ("-f jsonl.gz", "format"),
-    ):
-        assert f"other settings ({said})" in refusal(*usual, *options.split())
+    for options, said in OTHER:
+        assert f"other settings ({said})" in refusal(*usual, *options)
+    named = {"embedding": "v.txt", "projection": "w.json", "mask": "lines.txt"}
+    hashes = {name: blake2b(Path(name).read_bytes(), digest_size=16).hexdigest() for name in named.values()}
+    assert manifests.hashes_of_files(Settings(**named)) == hashes
     changed = {"v.txt": "v.txt was changed", "w.json": "w.json was changed", "lines.txt": "input was another"}
     for name, said in changed.items():
         text = Path(name).read_text()
@@ -176,6 +187,12 @@ def test_a_model_that_was_changed_in_place_is_another_setting(at, small, tokeniz
     assert run_out(*options).code == 0
     byte_pairs(made, merges=["a b"])
     assert "gpt2 was changed" in refusal(*options)
+    found = [manifests.hashes_of_files(Settings(model="gpt2"))]
+    for name in ("model.safetensors", "spiece.model", "vocab.txt", "notes.md"):
+        with Path("gpt2", name).open("ab") as stream:
+            stream.write(b" ")
+        found.append(manifests.hashes_of_files(Settings(model="gpt2")))
+    assert [one in found[:n] for n, one in enumerate(found)] == [False] * 4 + [True]
 
 
 def test_several_files_are_one_input(at, small):
