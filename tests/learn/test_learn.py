@@ -1,5 +1,6 @@
 """Learning attention: the gradient, the steps, the lessons, and training as a user runs it."""
 
+import json
 import lzma
 import os
 import signal
@@ -17,7 +18,7 @@ from attn_cli.learn.batches import SHAPES, UNKNOWN, Vocabulary, batches, concate
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances, blends
 from attn_cli.learn.score import head_weights
-from attn_cli.learn.train import Trainer, train_file
+from attn_cli.learn.train import Trainer, to_learn_from, train_file
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
@@ -131,6 +132,7 @@ def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     A = OneLayer(words, words.matrix(), TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)).weights(batch)
     n = int(batch.is_word[2].sum())
     assert min(A[2, 0, :n, :n].diagonal(-1).min(), A[2, 1, :n, :n].diagonal(1).min()) > 0.9
+    assert min(A[2, 0, 0, 0], A[2, 1, n - 1, n - 1]) > 0.9, "where no word is there, at itself"
 
 
 def test_a_words_row_is_its_vector_or_its_features_and_targets_sum_to_one():
@@ -149,6 +151,8 @@ def test_a_words_row_is_its_vector_or_its_features_and_targets_sum_to_one():
             assert batch.has_link[s, h, i] == (i in wanted)
     assert feature_names(table(KNOWN, 3), 2, 3) == [*SHAPES, "-g", "-ing", "=anna", "=reads", "=old"]
     assert feature_names(table("sing ring king"), 3, 0) == [*SHAPES, "-g", "-ng"]  # the rest is one letter
+    words = ["cab", "bad", *(f"xyz{n}" for n in range(37)), "elf"]  # of 40, the first two are common
+    assert feature_names(table(" ".join(words)), 9, 1) == [*SHAPES, "-f", "=cab"]
 
 
 @pytest.mark.parametrize("seed", [None, 0])
@@ -388,9 +392,12 @@ def shown_in_a_pass(little, texts, **changes):
     settings = replace(QUICK, **{"pairs": 0.0} | changes)
     sentences = [parsed(text) for text in texts]
     made = Trainer(open_table(str(little / VECTOR_FILE)), ["subject"], sentences, [], settings)
-    shown = []
-    made.learner.learn = lambda batch, rate: shown.append(batch) or 0.0
+    shown, rates = [], []
+    made.learner.learn = lambda batch, rate: shown.append(batch) or rates.append(rate) or 0.0
     made.epoch(0, lambda stage: None)
+    steps, total = np.arange(len(rates)), len(rates) * settings.epochs
+    wanted = settings.rate * np.minimum(1, (steps + 1) / 100) * np.maximum(0.02, 1 - steps / total)
+    assert rates == pytest.approx(wanted.tolist()), "it rises for 100 steps, and falls to a fiftieth"
     return made, shown, [int(row.sum()) for batch in shown for row in batch.is_word]
 
 
@@ -402,6 +409,9 @@ def test_punctuation_pairs_and_hidden_words_come_as_often_as_they_should(little)
         assert found.count(2) / 400 == pytest.approx(share, abs=0.1)
     texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 400
     assert set(shown_in_a_pass(little, texts)[2]) == {2}
+    assert max(shown_in_a_pass(little, texts, pairs=1.0, epochs=1, batch=1)[2]) == 50, (
+        "no text has more words"
+    )
     *_, found = shown_in_a_pass(little, texts, pairs=0.3)
     assert sum(found) == 800 and 0.2 < sum(n > 2 for n in found) / len(found) < 0.45
     made, shown, _ = shown_in_a_pass(little, [*texts, *texts[:200], *[f"{DOERS[1]}/NOUN/0/root"] * 3])
@@ -409,6 +419,14 @@ def test_punctuation_pairs_and_hidden_words_come_as_often_as_they_should(little)
     assert 0 < hidden.mean() < 0.05, "what is common is nearly always shown"
     rare, common = made.hidden[made.words.row(DOERS[1])], made.hidden[made.words.row(DOERS[0])]
     assert 0.05 < rare < 0.15 and 0.02 < common < 0.021
+
+
+def test_what_is_longer_than_a_sentence_or_a_passage_may_be_is_left_out(tmp_path):
+    files = [tmp_path / name for name in ("a.conllu", "b.jsonl")]
+    files[0].write_text(conllu(*(" ".join(["x/X/0/root", *["y/X/1/dep"] * n]) for n in (99, 100))))
+    marked = ({"tokens": ["x"] * n, "pronoun": 1, "antecedents": [[0, 1]]} for n in (160, 161))
+    files[1].write_text("\n".join(map(json.dumps, marked)))
+    assert [len(one.words) for one in to_learn_from([*map(str, files)])] == [100, 160]
 
 
 def test_an_interrupt_in_a_pass_leaves_what_the_pass_before_it_had(little):

@@ -7,11 +7,21 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attn_cli.learn.language_score import HeadMeasures, Measure, names_of, right_places
+from attn_cli import Settings, trace_self
+from attn_cli.learn import language_score
+from attn_cli.learn.language_score import (
+    PATTERNS,
+    HeadMeasures,
+    Measure,
+    measure_heads,
+    names_of,
+    right_places,
+)
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import ENOUGH, Score, Tally, clear_leads, score
 from attn_cli.learn.treebank import Antecedents, Sentence
-from attn_cli.models.model_file import read_model
+from attn_cli.models.model_file import bundled, read_model
+from attn_cli.vectors import bundled as vectors
 from tests import small_models as models
 from tests.parsed import conllu, parsed
 from tests.schema import complaints
@@ -206,15 +216,47 @@ def test_a_pattern_finds_the_right_places():
         *(("previous", {1: 0, 2: 1, 3: 2, 4: 3, 5: 4}), ("itself", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5})),
         *(("first", {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}), ("same", {3: 0, 4: 1}), ("induction", {3: 1, 4: 2})),
         *(("noun", {2: 1, 3: 1, 4: 1, 5: 4}), ("verb", {3: 2, 4: 2, 5: 2}), ("article", {1: 0, 4: 3})),
+        ("two-back", {2: 0, 3: 1, 4: 2, 5: 3}),
     ):
         assert found[name] == right
+    tagged = "Her/PRON very/ADV big/ADJ dog/NOUN barked/VERB cats/NOUN at/ADP those/DET Ann/PROPN boys/NOUN ran/VERB"
+    found = right_places(*zip(*(word.split("/") for word in tagged.split()), strict=True))
+    assert found["article"] == {3: 0, 9: 7}, "cats have none, and Ann is no noun"
+    assert found["noun"] == {4: 3, 5: 3, 6: 5, 7: 5, 8: 5, 9: 8, 10: 9}
     assert right_places(["no", "no", "no"], ["X"] * 3)["induction"] == {}  # what followed is the word itself
 
 
 def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():
     measured, best = [], {"previous": 1.0, "noun": 0.4, "induction": 1.0}
-    for n, shares in enumerate(((0.6, 0.4, 0.0), (0.9, 0.4, 0.0), (0.2, 0.8, 0.0), (0.2, 0.45, 0.1))):
+    for n, shares in enumerate(((0.5, 0.4, 0.0), (0.9, 0.4, 0.0), (0.2, 0.8, 0.0), (0.2, 0.45, 0.1))):
         made = {name: Measure(share, best[name], 9, "dev") for name, share in zip(best, shares, strict=True)}
         measured.append(HeadMeasures(*divmod(n, 2), made))
     assert list(names_of(measured).values()) == ["previous-2", "previous", "noun", "1"]
     assert measured[3].pattern is None
+
+
+def test_heads_of_a_language_model_are_measured_by_their_strongest_links_beside_the_best_distance(
+    monkeypatch,
+):
+    monkeypatch.setattr(language_score, "REPEATS", 2)
+    bank, seen = SENTENCES[:2], []
+    measured = measure_heads(bundled("language"), vectors(), bank, "bank", 7, seen.append)
+    settings = Settings(projection="language", head="all", layer="all", next=0)
+    traces = [trace_self(list(one.words), settings).heads for one in bank]
+    for n, one in enumerate(measured):
+        assert (one.layer, one.number, traces[0][n].layer) == (*divmod(n, 8), one.layer)
+        same, induction = (one.measures.pop(name) for name in ("same", "induction"))
+        # Two texts of 10 to 30 words that are said twice: of the longer one, all have one distance.
+        assert same[1:] == induction[1:] and same.on == "random words said twice" and 20 <= same.count <= 60
+        assert 10 <= round(same.count * (1 - same.baseline)) <= round(same.count * same.baseline) <= 30
+        for name, found in (("same", same), ("induction", induction)):  # a head's name says what it does
+            assert (found.accuracy > 0.9) == (name in traces[0][n].name) and not 0.2 < found.accuracy < 0.9
+        for name, found in one.measures.items():
+            wanted = [right_places(text.words, text.tags)[name] for text in bank]
+            pairs = [(s, i, j) for s, right in enumerate(wanted) for i, j in right.items()]
+            hits = sum(traces[s][n].weights[i].argmax() == j for s, i, j in pairs)
+            distances = [i - j for _, i, j in pairs]
+            best = max(map(distances.count, distances))
+            assert found == (hits / len(pairs), best / len(pairs), len(pairs), "bank")
+        assert one.measures.keys() == PATTERNS.keys() - {"same", "induction"}
+    assert (seen[0].done, seen[0].words) == (1, 11)

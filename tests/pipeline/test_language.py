@@ -10,6 +10,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
+from attn_cli.learn import language_score
 from attn_cli.learn.language_score import perplexity
 from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
 from attn_cli.models.model_file import bundled
@@ -51,6 +52,28 @@ def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_mea
     assert found.perplexity < 15 and found.unknown == 0
 
 
+def scores_after(stack, H):
+    """The scores of all words and of the unknown one, by the formula, where the layers have made H."""
+    E = np.vstack([matrix_of(vectors()).astype(float), stack.words.unknown.astype(float)])
+    E[: len(stack.words.corrections)] += stack.words.corrections
+    return (H @ stack.words.P) @ E.T + stack.words.bias
+
+
+def test_the_perplexity_of_texts_is_that_of_each_word_after_those_before_it(monkeypatch):
+    monkeypatch.setattr(language_score, "ROWS", 5)  # so that the words are scored in several turns
+    stack, table, seen, surprise = bundled("language"), vectors(), [], []
+    texts = [["Dogs", "bark"], [], ["she", "zwxing", "sleeps", "and", "eats"], ["the", "cat", "sat"]]
+    found = perplexity(stack, table, texts, seen.append)
+    rows = {word: n for n, word in enumerate(table.words())}
+    for words in filter(None, texts):
+        after = stack.last_rows(embed(words, table, "model", 0, stack.spelling).X, causal(len(words)))
+        scores = scores_after(stack, np.vstack([stack.words.first, after[:-1]]))
+        wanted = [rows.get(word.lower(), len(rows)) for word in words]
+        surprise += [np.log(np.exp(of).sum()) - of[n] for of, n in zip(scores, wanted, strict=True)]
+    assert found == (pytest.approx(np.exp(np.mean(surprise)), rel=1e-4), 10, 1)
+    assert [(stage.done, stage.words) for stage in seen] == [(0.7, 7), (1.0, 10)]
+
+
 def test_words_that_are_ahead_change_nothing_before_them():
     stack, table = bundled("language"), vectors()
     words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
@@ -71,9 +94,7 @@ def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
     stack, table = bundled("language"), vectors()
     tokens = ["once", "upon", "a"]
     H = stack.last_rows(embed(tokens, table, "model", 0, stack.spelling).X, causal(3))[-1:]
-    E = np.vstack([matrix_of(table).astype(float), stack.words.unknown.astype(float)])
-    E[: len(stack.words.corrections)] += stack.words.corrections
-    scores = (H @ stack.words.P) @ E.T + stack.words.bias
+    scores = scores_after(stack, H)
     shares = np.exp(scores - scores.max())[0]
     shares /= shares.sum()
     names = [*table.words(), UNKNOWN]
