@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from attn_cli import Settings
 from attn_cli.errors import InputError
 from attn_cli.inputs.foreign_arrays import REFUSED
 from attn_cli.inputs.matrices import given_from
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from tests.alike import assert_alike
 from tests.shell import here
 
 DRAW = np.random.default_rng(3)
@@ -41,8 +44,50 @@ def test_what_is_given_twice_or_in_another_layout_is_refused():
     assert "gives W_q twice" in refusal({"X": X, "a.in_proj_weight": PACKED, "b.in_proj_weight": PACKED})
     assert "gives position_scores twice" in refusal({**QKV, "bias": OUT, "position_scores": OUT})
     assert "the layout 'in-out'" in refusal({"X": X, **STATE, "layout": "in-out"})
+    assert "heads should be a whole number above 0" in refusal({"X": X, "heads": []})
+    assert "softcap cannot be 1e+31" in refusal({**QKV, "softcap": 1e31})
+    assert "temperature should be a number from 1e-06 up" in refusal({**QKV, "temperature": 9e-7})
+    assert given_from({**QKV, "temperature": 1e-6}, "given").temperature == 1e-6
+    for more, ignored in (
+        ({"q": 2 * X}, ("q",)),
+        ({"layout": "in-out"}, ("layout",)),
+        ({"b_o": OUT[0]}, ("b_o",)),
+    ):
+        given = given_from({**QKV, **more}, "given")
+        assert given.ignored == ignored and (given.arrays["Q"] == X).all()
+    assert given_from({**QKV, "W_o": OUT, "b_o": OUT[0], "layout": "in-out"}, "given").ignored == ()
+    assert given_from({"X": X, "W_q": OUT, "w-q": OUT, "W_k": OUT, "W_v": OUT}, "given").ignored == ("w-q",)
     heads = {name: np.ones((n, 4, 2)) for name, n in (("W_q", 4), ("W_k", 2), ("W_v", 4))}
-    assert "W_k has shape (2, 4, 2) and W_v (4, 4, 2)" in refusal({"X": X, **heads})
+    said = "given: W_k has shape (2, 4, 2) and W_v (4, 4, 2): both need one matrix for each head. "
+    assert refusal({"X": X, **heads}) == said
+    assert "Heads of W_q may share W_k, if" in refusal({"X": X, **heads, "W_k": np.ones((3, 4, 2))})
+
+
+def test_of_a_batch_an_item_is_taken_beside_what_all_share_and_of_scores_those_computed_last():
+    both = {name: DRAW.standard_normal((2, n, 4)) for name, n in (("X", 3), ("context", 5))}
+    given = given_from(both, "given", 1).arrays
+    assert all((given[name] == items[1]).all() for name, items in both.items())
+    of_heads = {"Q": DRAW.standard_normal((3, 2, 3, 4)), "K": DRAW.standard_normal((1, 2, 5, 4))}
+    given = given_from(of_heads | {"V": of_heads["K"]}, "given", 2)
+    assert (given.heads, given.stacked, given.kv_heads) == (2, 2, 2)
+    for name, item in (("Q", of_heads["Q"][2]), ("K", of_heads["K"][0]), ("V", of_heads["K"][0])):
+        assert (given.arrays[name] == np.hstack([*item])).all(), "its heads stand side by side"
+    scores = {"scores": X, "masked_scores": -X, "scaled_scores": X / 2, "V": X}
+    given = given_from(scores, "given")
+    assert (given.scores.name, given.ignored) == ("masked_scores", ("scores", "scaled_scores"))
+    assert (given.scores.values == -X).all()
+
+
+def test_heads_of_torch_s_weights_are_the_same_from_attn_s_own_json_and_where_one_is_left_out_nothing_joins_them():
+    wide = STATE | {"out_proj.weight": np.ones((6, 4)), "out_proj.bias": np.ones(6)}
+    for head, listed, joins in (("all", slice(2), {"W_o", "b_o"}), ("1", slice(1, 2), set())):
+        trace = trace_matrices("compute", given_from({"X": X} | wide, "given"), Settings(heads=2, head=head))
+        own = given_from(json.loads(json.dumps(trace.to_dict(steps=True))), "own")
+        assert own.arrays.keys() & {"W_o", "b_o"} == joins and own.layout == "out-in"
+        again = trace_matrices("compute", own, Settings(head="all"))
+        for one, wanted in zip(again.heads, trace.heads[listed], strict=True):
+            assert_alike(one.weights.tolist(), wanted.weights.tolist())
+            assert_alike(one.output.tolist(), wanted.output.tolist())
 
 
 def test_packed_weights_that_are_no_three_matrices_of_numbers_are_refused():

@@ -101,7 +101,9 @@ def same(found, wanted):
 @pytest.mark.parametrize("kind", [trace_self, trace_masked])
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, file):
-    trace = kind("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
+    score = "dot" if heads == 2 else "cosine"
+    settings = Settings(embedding="random", heads=heads, head="all", seed=2, score=score)
+    trace = kind("she likes coffee", settings)
     again = trace_matrices("compute", read_given(file(own_json(trace))), Settings(head="all"))
     assert (again.query_tokens, again.key_tokens) == (trace.query_tokens, trace.key_tokens)
     for head, wanted in zip(again.heads, trace.heads, strict=True):
@@ -118,6 +120,9 @@ def test_what_a_learned_head_adds_for_distances_in_own_json_is_used_or_said_to_b
     again = trace_matrices("compute", read_given(path), shown)
     as_weights = kind("she likes coffee", replace(shown, projection=str(path)))
     assert not any("spelling" in note for note in again.notes)  # its X has it
+    row = kind("she likes coffee", Settings(head=head, projection="roles", query="coffee"))
+    of_row = trace_matrices("compute", read_given(file(own_json(row), "row.json")), shown)
+    same(of_row.weights, row.weights[2:])
     for other in (again, as_weights):
         assert other.learned is None
         if not any("position" in note or "spelling" in note for note in other.notes):
@@ -130,13 +135,20 @@ def test_an_exercise_s_inputs_are_given_matrices_and_no_trace(file):
     for given in (read_given(file(json.dumps(exercise))), read_given(file(json.dumps(inputs)))):
         arrays = {name: M.tolist() for name, M in given.arrays.items()}
         assert arrays | {"temperature": given.temperature, "foo": 1} == inputs and given.ignored == ("foo",)
+    given = given_from({"kind": "cross", "learned": {"spelled": True}, **exercise["inputs"]}, "given")
+    assert (given.has_second_input, given.beside_weights) == (False, ())
+    assert given.ignored == ("kind", "learned", "foo")
+    stated = {"softcap": 9, "scale": 2, "score": "dot", "mask": "causal", "position_scores": [[0, 1], [1, 0]]}
+    beside = ("mask", "score", "scale", "softcap", "position_scores")
+    assert given_from(inputs | stated, "given").beside_weights == beside
 
 
 def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored_and_it_is_a_projection_file(file):
-    trace = trace_self("she likes coffee", Settings(embedding="random", temperature=0.5))
-    again = trace_matrices("compute", read_given(file(own_json(trace))), Settings())
-    if not any("temperature" in note for note in again.notes):
-        same(again.weights, trace.weights)
+    for temperature, is_said in ((0.5, True), (1.0, False), (2.0, True)):
+        trace = trace_self("she likes coffee", Settings(embedding="random", temperature=temperature))
+        again = trace_matrices("compute", read_given(file(own_json(trace))), Settings())
+        assert any("temperature" in note for note in again.notes) == is_said
+        same(again.weights, trace_self("she likes coffee", Settings(embedding="random")).weights)
     settings = Settings(embedding="random", projection="random", seed=2)
     trace = trace_self("she likes coffee", settings)
     again = trace_self("she likes coffee", replace(settings, projection=file(own_json(trace), "own.json")))
