@@ -81,10 +81,10 @@ def refuse_unsupported(record: Record, known: frozenset[str], name: str) -> None
     """Raise InputError for a key that would change the result, and that attn does not support."""
     for key, value in record.items():
         is_off = value is None or (isinstance(value, (int, float)) and not value)
-        for part in () if key in known or is_off else (key, key.removesuffix(".weight").rpartition(".")[2]):
-            if what := REFUSED.get(part.replace("_", "").replace("-", "").lower()):
-                said = f"{name}: attn does not support {visible(key)}"
-                raise InputError(f"{said}, and ignoring it would change the result.", what)
+        end = key.removesuffix(".weight").rpartition(".")[2].replace("_", "").replace("-", "").lower()
+        if key not in known and not is_off and (what := REFUSED.get(end)):
+            said = f"{name}: attn does not support {visible(key)}"
+            raise InputError(f"{said}, and ignoring it would change the result.", what)
 
 
 SCORES = ("masked_scores", "scaled_scores", "scores")  # the one that is computed first is taken
