@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import workers
-from tests.batch.folders import write
+from attn_cli.batch import cluster, workers
+from attn_cli.errors import AttnError, InputError
+from tests.batch.folders import content, manifest, records, write
 from tests.shell import attn, here, started, wait_for
 
 
@@ -118,3 +119,115 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
     write(2200)
     found = here("batch", "lines.txt", "--workers", "2", "--fields", "summary")
     assert found.code == 70 and found.out.count("\n") == 512
+
+
+# A cluster without Dask: its tasks are done here when they are asked for, and the second is told of after the third
+
+
+class Future:
+    """A task that has been handed out."""
+
+    status = "finished"
+
+    def __init__(self, client, work):
+        self.client, self.work, self.key = client, work, f"task {len(client.handed)}"
+        client.handed.append(self)
+
+    def add_done_callback(self, tell):
+        if self.client.handed.index(self) == 1:
+            self.client.late = lambda: tell(self)
+            return
+        tell(self)
+        if len(self.client.handed) == 3:
+            self.client.tell_late()
+
+    def exception(self):
+        self.client.tell_late()
+        self.client.done += 1
+        self.client.most = max(self.client.most, len(self.client.handed) - self.client.done + 1)
+        try:
+            self.found = self.work()
+        except Exception as error:  # which Dask gives back, and does not raise
+            return error
+
+    def result(self):
+        return self.found
+
+    def cancel(self):
+        self.client.cancelled.append(self.key)
+
+
+class Client:
+    """The client of a cluster that does one task at a time."""
+
+    status = "running"
+
+    def __init__(self):
+        self.handed, self.cancelled, self.done, self.most = [], [], 0, 0
+        self.late = None
+
+    def tell_late(self):
+        if self.late is not None:
+            self.late()
+        self.late = None
+
+    def submit(self, function, *task, pure):
+        assert not pure, "the same task may be done again"
+        return Future(self, lambda: function(*task))
+
+
+class Quick(cluster.Dask):
+    """A cluster of this process."""
+
+    def __enter__(self):
+        self.client = Client()
+        return self
+
+    def map(self, function, tasks):
+        found = super().map(function, tasks)
+        self.client = Client()
+        return found
+
+
+def test_a_cluster_is_handed_some_tasks_at_a_time_and_what_they_return_stands_in_order():
+    for count, most in ((2, 16), (10, 30)):
+        with Quick(count) as dask:
+            client = dask.client
+            assert dask.map(abs, ((-n,) for n in range(40))) == [*range(40)]
+            assert (client.most, client.cancelled) == (most, [])
+    killed = type("KilledWorker", (Exception,), {})
+    for error, said in (
+        (killed("x"), "The workers of one part died, one after the other."),
+        (type("FutureCancelledError", (Exception,), {})("x"), "The local cluster was lost."),
+        (ModuleNotFoundError("x", name="attn_cli.core"), "has no attn"),
+        (ModuleNotFoundError("x", name="numpy"), "x"),
+        (OSError(28, "No space left"), "A worker cannot go on: No space left"),
+    ):
+
+        def fail(number, error=error):
+            raise error if number else InputError("of the first")
+
+        with pytest.raises((AttnError, ModuleNotFoundError), match=said), Quick(2) as dask:
+            dask.map(fail, ((1,) for _ in range(3)))
+    with pytest.raises(InputError, match="of 1"), Quick(2) as dask:
+        dask.map(lambda number: bad(number), ((n,) for n in range(4)))
+
+
+def bad(number):
+    """Refuse all tasks but the first."""
+    if number:
+        raise InputError(f"of {number}")
+
+
+def test_on_a_cluster_the_first_bad_line_counts_and_what_comes_after_is_not_computed(at, small, monkeypatch):
+    monkeypatch.setattr(cluster, "Dask", Quick)
+    for n, (count, place) in enumerate(((700, 600), (900, 400), (1000, -1))):
+        write(count, f"{n}.txt", bad=(place,))
+    usual = ("batch", "0.txt", "1.txt", "2.txt", "-o", "out/", "-e", "random")
+    told = here(*usual, "--engine", "dask")
+    # Of parts of 512 lines, the third is done before the second; in both is a bad line, the 601st and the 1,101st.
+    assert told.code == 65 and '"line": 601' in told.err
+    assert [part["first"] for part in manifest()["parts"]] == [1]
+    assert sorted(content()) == ["manifest.json", "part-00000.jsonl"]
+    told = here(*usual, "--engine", "dask", "--keep-going")
+    assert told.code == 65 and records() == here(*usual[:4], "-e", "random", "--keep-going").out
