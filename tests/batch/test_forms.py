@@ -193,6 +193,7 @@ def test_every_form_has_the_same_rows(lines):
     assert np.load("out/part-00000.npz")["weight"].tolist() == [row["weight"] for row in wanted]
     head, *rows = csv.reader(Path("x.csv").read_text().splitlines())
     assert (head, len(rows), rows[4][3]) == (OF_LINKS, len(wanted), "'=")
+    assert b"\r" not in Path("x.csv").read_bytes()
 
 
 NO_TABLE = """

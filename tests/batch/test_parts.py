@@ -1,6 +1,7 @@
 """A folder of parts: continued after a kill with nothing lost and nothing twice; another run is refused."""
 
 import errno
+import io
 import json
 import os
 import pickle
@@ -15,8 +16,10 @@ import pytest
 import threadpoolctl
 
 from attn_cli import Settings
-from attn_cli.batch import folder, manifest as manifests, run, workers
-from attn_cli.errors import WriteError
+from attn_cli.batch import Job, folder, manifest as manifests, run, workers
+from attn_cli.batch.storage import inputs_of
+from attn_cli.errors import AttnError, WriteError
+from attn_cli.io.types import replace
 from tests.batch.folders import WORDS, content, ended, manifest, records, write
 from tests.cli.tables import told as cases
 from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
@@ -134,6 +137,26 @@ def test_a_removal_that_ends_early_leaves_a_folder_that_is_known_to_be_a_run_s(a
     assert len(content()) == 3 and "manifest.json" in content()
     assert run_out("lines.txt").code == 0
     assert records() == whole
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    folder.LocalFolder("out").remove(["part-00000.jsonl"])
+    assert synced == [os.stat("out").st_ino], "that a file has gone is on the disk, too"
+
+
+def test_how_far_a_run_is_is_told_by_lines_and_by_their_share(at, small):
+    files, seen = inputs_of([write(1300)]), []
+    job = Job("self", Settings(embedding="random", dim=2), ("summary",), False, False, "jsonl")
+    tell = lambda *told: seen.append(told)  # noqa: E731
+    assert run.write_stream(job, files, 1, io.BytesIO(), tell) == (1300, 0)
+    assert [lines for lines, _ in seen] == [512, 1024, 1300] and seen[-1][1] == 1
+    for left, told in (([], [512, 1024, 1300]), (["part-00001.jsonl"], [1300])):
+        seen.clear()
+        folder.LocalFolder("out").remove(left) if left else Path("out").mkdir()
+        assert run.write_folder(job, files, folder.folder_of("out"), workers.Local(1), False, tell) == (
+            1300,
+            0,
+        )
+        assert seen == [(lines, lines / 1300) for lines in told]
 
 
 def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
@@ -234,6 +257,14 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
     assert workers.claim(folder.folder_of("out/"))  # a run that was killed when it had begun
     assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
     before = content()
+    Path("v.txt").write_text("a 1\n")
+    job = replace(pickle.loads(late[0].job), settings=Settings(embedding="v.txt"))
+    for change, said in (
+        *(({"version": version}, "A worker has attn") for version in ("", "99")),
+        ({"job": pickle.dumps(job), "files": {"v.txt": "00"}}, "A worker has another v.txt"),
+    ):
+        with pytest.raises(AttnError, match=said):
+            workers.compute_part(late[0]._replace(**change))
     for task in late:
         with pytest.raises(WriteError, match="no longer this run's"):
             workers.compute_part(task._replace(folder=os.path.abspath("out")))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_cli.batch.storage import one_line
 from tests.batch.folders import content, ended, manifest, write
 from tests.shell import here, refused
 
@@ -47,3 +48,5 @@ def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
         monkeypatch.setitem(sys.modules, package, None)
     error = json.loads(refused("batch", *args, "-f", "jsonl", code=code))["error"]
     assert said in f"{error['message']} {error['hint']}"
+    errors = OSError(" of\n a  host. "), OSError(), OSError("x" * 400)
+    assert [*map(one_line, errors)] == ["of a host", "OSError", "x" * 300]

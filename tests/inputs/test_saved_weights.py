@@ -212,6 +212,7 @@ def test_layers_saved_one_by_one_are_put_in_order_and_of_several_arrays_one_is_t
     close(record(path, "--array", "layer_10")["weights"], layers["layer_10"][0, 0])
     np.savez("b.npz", *layers.values())
     close(record("b.npz")["weights"], layers["layer_10"][0, 0])
+    close(record({f"layer_{n}": layers[f"layer_{n}"] for n in (2, 3)})["weights"], layers["layer_3"][0, 0])
     del layers["layer_4"]
     assert "lacks a layer" in refused(layers)
     assert "(1, 2, 3, 4)" in refused(layers | {"layer_4": shares(1, 2, 3, 4)})
@@ -333,7 +334,7 @@ def names(*args):
 def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(at):
     path = put(shares(2, 5, 7))
     assert re.search(r"3 tokens.*5 queries \(rows\).*\[CLS\]", refused(path, "--tokens", "The cat sat"))
-    assert re.search(r"8 tokens.*7 keys \(columns\)", refused(path, "--context-tokens", "a b c d e f g h"))
+    assert re.search(r"8 tokens.*7 keys \(columns\)\. Give one token a row\.", refused(path, "--context-tokens", "a b c d e f g h"))
     own, other = "a b c d e", "f g h i j k l"
     assert names(path, "--tokens", own, "--context-tokens", other) == (own, other)
     assert names(path, "--tokens", own)[1].startswith("k0 ")
