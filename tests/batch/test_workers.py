@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from attn_cli.batch import cluster, workers
 from attn_cli.errors import AttnError, InputError
-from tests.batch.folders import content, manifest, records, write
+from tests.batch.folders import content, records, write
 from tests.shell import attn, here, started, wait_for
 
 
@@ -121,30 +122,21 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
     assert found.code == 70 and found.out.count("\n") == 512
 
 
-# A cluster without Dask: its tasks are done here when they are asked for, and the second is told of after the third
+# A cluster without Dask: each task is done here when it is asked for, the third one first
 
 
-class Future:
+class Task:
     """A task that has been handed out."""
 
     status = "finished"
 
-    def __init__(self, client, work):
-        self.client, self.work, self.key = client, work, f"task {len(client.handed)}"
-        client.handed.append(self)
+    def __init__(self, work):
+        self.key, self.work = id(self), work
 
     def add_done_callback(self, tell):
-        if self.client.handed.index(self) == 1:
-            self.client.late = lambda: tell(self)
-            return
         tell(self)
-        if len(self.client.handed) == 3:
-            self.client.tell_late()
 
     def exception(self):
-        self.client.tell_late()
-        self.client.done += 1
-        self.client.most = max(self.client.most, len(self.client.handed) - self.client.done + 1)
         try:
             self.found = self.work()
         except Exception as error:  # which Dask gives back, and does not raise
@@ -153,81 +145,62 @@ class Future:
     def result(self):
         return self.found
 
-    def cancel(self):
-        self.client.cancelled.append(self.key)
 
+class Ended(list):
+    """Tasks that were told of, in the place of a queue."""
 
-class Client:
-    """The client of a cluster that does one task at a time."""
+    put = list.append
 
-    status = "running"
-
-    def __init__(self):
-        self.handed, self.cancelled, self.done, self.most = [], [], 0, 0
-        self.late = None
-
-    def tell_late(self):
-        if self.late is not None:
-            self.late()
-        self.late = None
-
-    def submit(self, function, *task, pure):
-        assert not pure, "the same task may be done again"
-        return Future(self, lambda: function(*task))
+    def get(self, timeout):
+        return self.pop(min(2, len(self) - 1))
 
 
 class Quick(cluster.Dask):
     """A cluster of this process."""
 
     def __enter__(self):
-        self.client = Client()
+        self.ended, self.most, self.client = Ended(), 0, SimpleNamespace(status="running", submit=self.submit)
         return self
 
-    def map(self, function, tasks):
-        found = super().map(function, tasks)
-        self.client = Client()
-        return found
+    def submit(self, function, *task, pure):
+        assert not pure, "the same task may be done again"
+        self.most = max(self.most, len(self.pending) + 1)
+        return Task(lambda: function(*task))
 
 
-def test_a_cluster_is_handed_some_tasks_at_a_time_and_what_they_return_stands_in_order():
+def fail(number, error=None):
+    if number:
+        raise error or InputError(f"of {number}")
+
+
+OF_CLUSTERS = (
+    (type("KilledWorker", (Exception,), {})("x"), "The workers of one part died, one after the other."),
+    (type("FutureCancelledError", (Exception,), {})("x"), "The local cluster was lost."),
+    *(
+        (ModuleNotFoundError("x", name=name), said)
+        for name, said in (("attn_cli.core", "no attn"), ("numpy", "x"))
+    ),
+    *((OSError(28, "No space left"), "A worker cannot go on: No space left"), (None, "of 1")),
+)
+
+
+def test_a_cluster_is_handed_some_tasks_at_a_time_and_what_they_return_or_raise_stands_in_order():
     for count, most in ((2, 16), (10, 30)):
         with Quick(count) as dask:
-            client = dask.client
-            assert dask.map(abs, ((-n,) for n in range(40))) == [*range(40)]
-            assert (client.most, client.cancelled) == (most, [])
-    killed = type("KilledWorker", (Exception,), {})
-    for error, said in (
-        (killed("x"), "The workers of one part died, one after the other."),
-        (type("FutureCancelledError", (Exception,), {})("x"), "The local cluster was lost."),
-        (ModuleNotFoundError("x", name="attn_cli.core"), "has no attn"),
-        (ModuleNotFoundError("x", name="numpy"), "x"),
-        (OSError(28, "No space left"), "A worker cannot go on: No space left"),
-    ):
-
-        def fail(number, error=error):
-            raise error if number else InputError("of the first")
-
+            assert dask.map(abs, ((-n,) for n in range(40))) == [*range(40)] and dask.most == most
+    for error, said in OF_CLUSTERS:
         with pytest.raises((AttnError, ModuleNotFoundError), match=said), Quick(2) as dask:
-            dask.map(fail, ((1,) for _ in range(3)))
-    with pytest.raises(InputError, match="of 1"), Quick(2) as dask:
-        dask.map(lambda number: bad(number), ((n,) for n in range(4)))
-
-
-def bad(number):
-    """Refuse all tasks but the first."""
-    if number:
-        raise InputError(f"of {number}")
+            dask.map(fail, ((n, error) for n in range(4)))
 
 
 def test_on_a_cluster_the_first_bad_line_counts_and_what_comes_after_is_not_computed(at, small, monkeypatch):
     monkeypatch.setattr(cluster, "Dask", Quick)
-    for n, (count, place) in enumerate(((700, 600), (900, 400), (1000, -1))):
-        write(count, f"{n}.txt", bad=(place,))
-    usual = ("batch", "0.txt", "1.txt", "2.txt", "-o", "out/", "-e", "random")
-    told = here(*usual, "--engine", "dask")
+    for name, count, place in (("0.txt", 700, 600), ("1.txt", 900, 400), ("2.txt", 1000, -1)):
+        write(count, name, bad=(place,))
+    usual = ("batch", "0.txt", "1.txt", "2.txt", "-e", "random")
+    told = here(*usual, "-o", "out/", "--engine", "dask")
     # Of parts of 512 lines, the third is done before the second; in both is a bad line, the 601st and the 1,101st.
     assert told.code == 65 and '"line": 601' in told.err
-    assert [part["first"] for part in manifest()["parts"]] == [1]
     assert sorted(content()) == ["manifest.json", "part-00000.jsonl"]
-    told = here(*usual, "--engine", "dask", "--keep-going")
-    assert told.code == 65 and records() == here(*usual[:4], "-e", "random", "--keep-going").out
+    told = here(*usual, "-o", "out/", "--engine", "dask", "--keep-going")
+    assert told.code == 65 and records() == here(*usual, "--keep-going").out

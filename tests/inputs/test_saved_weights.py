@@ -334,7 +334,10 @@ def names(*args):
 def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(at):
     path = put(shares(2, 5, 7))
     assert re.search(r"3 tokens.*5 queries \(rows\).*\[CLS\]", refused(path, "--tokens", "The cat sat"))
-    assert re.search(r"8 tokens.*7 keys \(columns\)\. Give one token a row\.", refused(path, "--context-tokens", "a b c d e f g h"))
+    assert re.search(
+        r"8 tokens.*7 keys \(columns\)\. Give one token a row\.",
+        refused(path, "--context-tokens", "a b c d e f g h"),
+    )
     own, other = "a b c d e", "f g h i j k l"
     assert names(path, "--tokens", own, "--context-tokens", other) == (own, other)
     assert names(path, "--tokens", own)[1].startswith("k0 ")

@@ -67,6 +67,10 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_
     found = record(path)
     assert found["mask"] == [[True, False, True], [True, True, False], [False, True, True]]
     assert found["mask_name"] == "as given"
+    found = record(
+        file("query,key,weight\nkey,,1\nweight,,1\n", "w.csv")
+    )  # a matrix, though its words are a header's
+    assert (found["query_tokens"], found["mask"]) == (["key", "weight"], [[False, True]] * 2)
     here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
     told("heads", "--weights", path)
     shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)

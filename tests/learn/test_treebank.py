@@ -75,32 +75,20 @@ MALFORMED = {
     "eleven columns": ("".join([*ROWS[:3], ROWS[3].replace("\n", "\tx\n"), "\n"]), 4),
     "spaces for tabs": (ROWS[0].replace("\t", " ") + "\n", 1),
     "plain words": ("The cat sleeps.\n", 1),
-    "a number left out": (ROWS[0] + columns("3"), 2),
-    "a number twice": (columns("1") + columns("1"), 2),
-    "numbers from 0": (columns("0"), 1),
     "numbers from 2": ("# c\n" + columns("2"), 2),
-    "a word for a number": (columns("one"), 1),
-    "no number": (columns(""), 1),
-    "a range of letters": (columns("1") + columns("a-b"), 2),
-    "a range without an end": (columns("1-") + columns("1"), 1),
-    "a lone hyphen": (columns("-") + columns("1"), 1),
-    "an empty row of letters": (columns("1") + columns("1.x"), 2),
-    "a lone full stop": (columns("1") + columns("."), 2),
     "an empty word": (columns("1") + columns("2", word=""), 2),
-    "no governor": (columns("1") + columns("2", governor="_") + "\n", 2),
     "an empty governor": (columns("1", governor="") + "\n" + TEXT, 1),
-    "a governor below 0": (columns("1") + columns("2", governor="-1"), 2),
-    "a governor beyond the end": (columns("1") + columns("2", governor="3") + "\n", 2),
-    "a word that governs itself": (columns("1") + columns("2", governor="2") + columns("3") + "\n", 2),
-    "a governor in letters": (columns("1", governor="root"), 1),
-    "a governor with decimals": (columns("1") + columns("2", governor="1.0") + "\n", 2),
-    "a governor in other digits": (columns("1") + columns("2", governor="١") + "\n", 2),
-    "a governor of 5,000 digits": (columns("1") + columns("2", governor="9" * 5000) + "\n", 2),
     "too many words": ("".join(columns(str(i)) for i in range(1, MOST_WORDS + 2)), MOST_WORDS + 1),
     "nothing": ("", None),
     "blank lines": ("\n \n\n", None),
     "comments alone": ("# text\n\n# more\n", None),
     "empty rows alone": (columns("1.1") + "\n", None),
+    **{f"number {n!r} at first": (columns(n) + columns("1"), 1) for n in ("0", "one", "", "1-", "-")},
+    **{f"number {n!r} after 1": (columns("1") + columns(n), 2) for n in ("3", "1", "a-b", "1.x", ".")},
+    **{
+        f"governor {n[:9]!r} of 2": (columns("1") + columns("2", governor=n) + "\n", 2)
+        for n in ("_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)
+    },
 }
 
 
