@@ -195,9 +195,11 @@ def test_a_cluster_is_handed_some_tasks_at_a_time_and_what_they_return_or_raise_
 
 def test_on_a_cluster_the_first_bad_line_counts_and_what_comes_after_is_not_computed(at, small, monkeypatch):
     monkeypatch.setattr(cluster, "Dask", Quick)
+    monkeypatch.setattr(cluster, "LEAST_AHEAD", 4)
+    monkeypatch.setattr(cluster, "AHEAD", 1)
     for name, count, place in (("0.txt", 700, 600), ("1.txt", 900, 400), ("2.txt", 1000, -1)):
         write(count, name, bad=(place,))
-    usual = ("batch", "0.txt", "1.txt", "2.txt", "-e", "random")
+    usual = ("batch", "0.txt", "1.txt", "2.txt", "-e", "random", "--workers", "2")
     told = here(*usual, "-o", "out/", "--engine", "dask")
     # Of parts of 512 lines, the third is done before the second; in both is a bad line, the 601st and the 1,101st.
     assert told.code == 65 and '"line": 601' in told.err

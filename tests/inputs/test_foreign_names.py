@@ -76,6 +76,7 @@ def test_of_a_batch_an_item_is_taken_beside_what_all_share_and_of_scores_those_c
     given = given_from(scores, "given")
     assert (given.scores.name, given.ignored) == ("masked_scores", ("scores", "scaled_scores"))
     assert (given.scores.values == -X).all()
+    assert "null or -Infinity masks a key" in refusal({"scores": [[1.0, np.inf]], "V": X[:2]})
 
 
 def test_heads_of_torch_s_weights_are_the_same_from_attn_s_own_json_and_where_one_is_left_out_nothing_joins_them():

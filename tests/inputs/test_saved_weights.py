@@ -14,7 +14,6 @@ import pytest
 from tests.cli.tables import typed
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 from tests.shell import attn, here, shell, terminal, told
-from tests.thorough import like_cases
 from tests.trace.test_schema import complaints, keeps_promises, read
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -96,7 +95,6 @@ COMMANDS = typed(
 
 
 @pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
-@like_cases
 def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, at):
     for steps in ((), ("--steps",)):
         told = read(here(*args, "-f", "json", *steps).out)
@@ -160,7 +158,8 @@ def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(at):
     assert set(once["notes"]) < set(again["notes"])
     line = told("self", "she likes coffee", "-f", "jsonl")
     assert record(saved("a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
-    assert "2 records" in refused(saved("b.jsonl", line * 2))
+    assert "2 records" in refused(saved("b.jsonl", f"{line[:-1]} \n\n{line}"))
+    assert record(record(content, "--layer", "0"))["projection"]["layer"] == 0
     for command, said in (
         (("self", FOX, "--top", "2"), "without --top"),
         (("vectors", "nearest", "cat"), "'nearest'"),
@@ -360,8 +359,10 @@ def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(at):
     assert re.match(r"Masked attention(?!.* \.000).*–", told("show", path), re.DOTALL)
     assert here("show", path, "-f", "csv").out.splitlines()[1].endswith(",,,")
     assert record(path, "--mask", "none")["mask"] is None
-    found = record({"weights": shares(2, 3, mask=[1, 1, 0]), "attention_mask": np.array([1, 1, 0])})
-    assert found["mask"] == [[True, True, False]] * 2
+    seen = [[True, True, False]] * 2
+    for padding, mask in (([1, 1, 0], seen), ([[1, 1, 0]], seen), ([0, 0, 0], None)):
+        found = record({"weights": shares(2, 3, mask=[1, 1, 0]), "attention_mask": np.array(padding)})
+        assert (found["mask"], found["notes"][0].startswith("Ignored")) == (mask, mask is None)
     weights[0, 1, 0, 1] = 1e-30
     for unmasked in (weights, np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
         assert record(unmasked)["mask"] is None

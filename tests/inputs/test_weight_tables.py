@@ -67,6 +67,7 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_
     found = record(path)
     assert found["mask"] == [[True, False, True], [True, True, False], [False, True, True]]
     assert found["mask_name"] == "as given"
+    assert record(file("head,query,a\nmean,a,1\n", "w.csv"))["head"] == "mean"
     found = record(
         file("query,key,weight\nkey,,1\nweight,,1\n", "w.csv")
     )  # a matrix, though its words are a header's
@@ -122,8 +123,13 @@ def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken_or_none():
     weights = [[0.9, 0.02, 0.08], [0.7, 0.2, 0.1]]
     assert grid_of(links("aa", "aaa", np.array(weights)), "file").weights == weights
     masked = np.where(np.abs(np.subtract.outer(range(4), range(4))) <= 1, 0.3, np.nan)
-    with pytest.raises(InputError, match="repeated"):
-        grid_of(links("abba", "abba", masked), "file")
+    runs = [("a", "x", 1.0), ("a", "y", 1.0), ("b", "x", 0.5), ("b", "z", 0.5)]  # of a, two rows
+    for unclear in (links("abba", "abba", masked), runs):
+        with pytest.raises(InputError, match="repeated"):
+            grid_of(unclear, "file")
+    assert grid_of([("a", "a", 1.0)], "file").weights == [[1.0]]
+    apart = grid_of([("a", "a", 1.0), ("b", "b", 1.0), ("a", "a", 1.0)], "file")
+    assert (apart.queries, apart.keys) == (["a", "b", "a"], ["a", "b"]), "which a is looked at is not known"
 
 
 SOURCE, TARGET = ["A", "cat", "sat", "</s>"], ["Eine", "Katze", "saß"]
