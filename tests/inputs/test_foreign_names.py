@@ -48,13 +48,9 @@ def test_what_is_given_twice_or_in_another_layout_is_refused():
     assert "softcap cannot be 1e+31" in refusal({**QKV, "softcap": 1e31})
     assert "temperature should be a number from 1e-06 up" in refusal({**QKV, "temperature": 9e-7})
     assert given_from({**QKV, "temperature": 1e-6}, "given").temperature == 1e-6
-    for more, ignored in (
-        ({"q": 2 * X}, ("q",)),
-        ({"layout": "in-out"}, ("layout",)),
-        ({"b_o": OUT[0]}, ("b_o",)),
-    ):
-        given = given_from({**QKV, **more}, "given")
-        assert given.ignored == ignored and (given.arrays["Q"] == X).all()
+    for name, value in {"q": 2 * X, "layout": "in-out", "b_o": OUT[0]}.items():
+        given = given_from({**QKV, name: value}, "given")
+        assert given.ignored == (name,) and (given.arrays["Q"] == X).all()
     assert given_from({**QKV, "W_o": OUT, "b_o": OUT[0], "layout": "in-out"}, "given").ignored == ()
     assert given_from({"X": X, "W_q": OUT, "w-q": OUT, "W_k": OUT, "W_v": OUT}, "given").ignored == ("w-q",)
     heads = {name: np.ones((n, 4, 2)) for name, n in (("W_q", 4), ("W_k", 2), ("W_v", 4))}

@@ -9,14 +9,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.learn import language_score
-from attn_cli.learn.language_score import (
-    PATTERNS,
-    HeadMeasures,
-    Measure,
-    measure_heads,
-    names_of,
-    right_places,
-)
+from attn_cli.learn.language_score import HeadMeasures, Measure, names_of, right_places
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import ENOUGH, Score, Tally, clear_leads, score
 from attn_cli.learn.treebank import Antecedents, Sentence
@@ -235,12 +228,10 @@ def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first
     assert measured[3].pattern is None
 
 
-def test_heads_of_a_language_model_are_measured_by_their_strongest_links_beside_the_best_distance(
-    monkeypatch,
-):
+def test_heads_of_a_language_model_are_measured_by_their_strongest_links(monkeypatch):
     monkeypatch.setattr(language_score, "REPEATS", 2)
     bank, seen = SENTENCES[:2], []
-    measured = measure_heads(bundled("language"), vectors(), bank, "bank", 7, seen.append)
+    measured = language_score.measure_heads(bundled("language"), vectors(), bank, "bank", 7, seen.append)
     settings = Settings(projection="language", head="all", layer="all", next=0)
     traces = [trace_self(list(one.words), settings).heads for one in bank]
     for n, one in enumerate(measured):
@@ -258,5 +249,5 @@ def test_heads_of_a_language_model_are_measured_by_their_strongest_links_beside_
             distances = [i - j for _, i, j in pairs]
             best = max(map(distances.count, distances))
             assert found == (hits / len(pairs), best / len(pairs), len(pairs), "bank")
-        assert one.measures.keys() == PATTERNS.keys() - {"same", "induction"}
+        assert one.measures.keys() == language_score.PATTERNS.keys() - {"same", "induction"}
     assert (seen[0].done, seen[0].words) == (1, 11)
