@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attn_cli.batch import cluster, workers
+from attn_cli.batch import cluster, scheduler, workers
 from attn_cli.errors import AttnError, InputError
 from tests.batch.folders import content, records, write
 from tests.shell import attn, here, started, wait_for
@@ -189,6 +190,19 @@ def test_a_cluster_is_handed_some_tasks_at_a_time_and_what_they_return_or_raise_
     for error, said in OF_CLUSTERS:
         with pytest.raises((AttnError, ModuleNotFoundError), match=said), Quick(2) as dask:
             dask.map(fail, ((n, error) for n in range(4)))
+
+
+def test_an_answer_is_waited_for_which_is_said_after_a_while_and_not_for_ever(monkeypatch):
+    said, never = [], threading.Event()
+    monkeypatch.setattr(scheduler.console, "say", said.append)
+    assert scheduler.ask(lambda: 3, "waiting", 60) == 3
+    with pytest.raises(ValueError, match="invalid literal"):
+        scheduler.ask(lambda: int("x"), "waiting", 60, 120)
+    for silence, seconds, count in ((0.02, 0.01, 0), (0.01, 0.02, 1)):
+        with pytest.raises(TimeoutError):
+            scheduler.ask(never.wait, "waiting", silence, seconds)
+        assert said == ["waiting"] * count
+    never.set()
 
 
 def test_on_a_cluster_the_first_bad_line_counts_and_what_comes_after_is_not_computed(at, small, monkeypatch):
