@@ -218,6 +218,7 @@ def test_layers_saved_one_by_one_are_put_in_order_and_of_several_arrays_one_is_t
     arrays = {"encoder_attentions": shares(2, 1, 2, 3, 3), "cross_attentions": shares(2, 1, 2, 4, 3)}
     assert "encoder_attentions, cross_attentions" in refused(arrays)
     close(record(arrays, "--array", "cross_attentions")["weights"], arrays["cross_attentions"][1, 0, 0])
+    close(record(arrays | {"attention": shares(3, 3)})["weights"], shares(3, 3))
     assert "It has encoder_attentions" in refused(arrays, "--array", "x", code=2)
     assert record({"weights": [[1]], "loss": 0.5})["notes"][0].endswith("a.json: loss.")
 
@@ -361,7 +362,7 @@ def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(at):
     assert record(path, "--mask", "none")["mask"] is None
     seen = [[True, True, False]] * 2
     for padding, mask in (([1, 1, 0], seen), ([[1, 1, 0]], seen), ([0, 0, 0], None)):
-        found = record({"weights": shares(2, 3, mask=[1, 1, 0]), "attention_mask": np.array(padding)})
+        found = record({"mine": shares(2, 3, mask=[1, 1, 0]), "attention_mask": np.array(padding)})
         assert (found["mask"], found["notes"][0].startswith("Ignored")) == (mask, mask is None)
     weights[0, 1, 0, 1] = 1e-30
     for unmasked in (weights, np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
