@@ -115,9 +115,9 @@ def measure_heads(
             ready_weights.check_one_text(one.source.text.is_one, one.source.name, "--rollout")
             rollout = head_roles.rolled_out(rollout, one.weights)
             rolled = shaped(one._replace(weights=rollout[None]), settings).weights[0]
-        one = shaped(one, settings, layer is None)
-        notes |= dict.fromkeys(one.notes)
         if layer in (None, one.number):
+            one = shaped(one, settings, layer is None)
+            notes |= dict.fromkeys(one.notes)
             patterns = head_roles.find_patterns(one.source.text, one.mask)
             roles = tuple(head_roles.measure(head, one.mask, patterns) for head in one.weights)
             maps = head_roles.block_means(one.weights, one.mask, *size(*one.weights.shape))
