@@ -286,8 +286,9 @@ def knock_out_notes(settings: Settings) -> list[str]:
     ]
     forms = ("is", "it gives", "its", "it"), ("are", "they give", "their", "them")
     be, give, its, them = forms[len(named) > 1]
-    instead = f"{its} mean over the text" if is_mean else "zero"
-    instead += " (of a network, zero)" * (is_mean and any(head == NETWORK for *_, head in parts))
+    networks = [head == NETWORK for *_, head in parts]
+    instead = f"{its} mean over the text" if is_mean and not all(networks) else "zero"
+    instead += " (of a network, zero)" * (is_mean and any(networks) and not all(networks))
     listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
     new = f"all that is computed from {them} is new"
     said = f"{listed} {be} knocked out: what {give} is {instead}, and {new}."
