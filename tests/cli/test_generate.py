@@ -73,7 +73,8 @@ def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_m
 ):
     whole = steps("ab a", "-m", letters, "--count", "99")
     assert whole[-1]["stopped"] == "length" and len(whole) == 18
-    assert steps("ab a", "-m", letters, "--count", "2")[-1]["stopped"] == "count"
+    for count in ("2", "18"):  # also where there is no place for more
+        assert steps("ab a", "-m", letters, "--count", count)[-1]["stopped"] == "count"
     drawn = ["ab a", "-m", letters, "--sample-temperature", "3", "--seed", "5"]
     written = steps(*drawn)[-1]["written"]
     found = steps(*drawn, "--stop", "zz", "--stop", written[3:5])[-1]
@@ -126,6 +127,16 @@ def test_chances_and_what_would_be_written_twice_are_those_of_transformers(asked
         less = penalty(torch.tensor([tokens]), torch.tensor(logits)[None])
         found = Sampling(repetition_penalty=n / 2.5).penalized(logits, [-1, *tokens])
         np.testing.assert_allclose(found, less[0], rtol=1e-12)
+
+
+def test_of_tokens_as_likely_a_number_keeps_all_and_a_share_the_first():
+    for sampling, logits, chances in (
+        (Sampling(top_k=1), [0, 1], [0, 1]),
+        (Sampling(top_k=1), [1, 0, 1], [0.5, 0, 0.5]),
+        (Sampling(top_p=0.5), [0, 0], [1, 0]),
+        (Sampling(top_p=0.51), [0, 0], [0.5, 0.5]),
+    ):
+        assert sampling.chances(np.array(logits)).tolist() == chances
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -243,6 +254,8 @@ TOLD = [  # of a model of six tokens: what its file says, which tokens are not w
     ({"forced_bos_token_id": 99}, set(), None, "it lacks, 99 (it"),
     ({"forced_bos_token_id": 3, "eos_token_id": [*range(6, 13)]}, set(), 3, "6, 7, 8, 9, 10, ... (it has"),
     ({"suppress_tokens": [0, 1, 2, 3]}, {0, 1, 2, 3}, None, ""),
+    ({"forced_bos_token_id": 0}, set(), 0, ""),
+    ({"forced_bos_token_id": True}, set(), None, ""),
     # Of transformers' longest text: --count is where a reader stops.
     ({"forced_eos_token_id": 1}, set(), None, ""),
 ]
@@ -257,7 +270,8 @@ def test_tokens_that_a_model_names_are_those_that_it_has(config, never, first, s
     ran = here("generate", "ab a", "-m", model, "--count", "1", "--runners-up", "5", *more)
     (one,) = map(json.loads, ran.out.splitlines())
     assert ran.code == 0 and said in ran.err and bool(said) == bool(ran.err)
-    assert one["id"] == first if first else one["id"] in best[: 2 if more else 1]
+    assert one["chosen"] == ("first" if first is not None else "drawn" if more else "likeliest")
+    assert one["id"] == first if first is not None else one["id"] in best[: 2 if more else 1]
     assert [word["id"] for word in one["runners_up"]] == [n for n in best if n != one["id"]]
 
 
