@@ -145,6 +145,7 @@ def test_a_shown_head_has_its_own_mask_and_the_mean_that_of_any():
         assert (found.weights[~MASK[h]] == 0).all()
     every = traced(**QKV, mask=MASK)
     assert (np.isnan([every.visible_weights(head) for head in every.heads]) == ~MASK).all()
+    assert ([(head.links.keys >= 0).sum(axis=1) for head in every.heads] == MASK.sum(axis=2)).all()
     found = traced(Settings(head="mean"), **QKV, mask=MASK)
     assert (found.mask == MASK.any(axis=0)).all()
     assert np.allclose(found.weights, attend(Q, K, V, MASK)[0].mean(axis=0))

@@ -353,8 +353,11 @@ def test_rows_without_a_choice_and_rows_beyond_those_that_fit_are_told_of():
     assert '"x3" may look at nothing' in text and '"x3" (3) may look at nothing.' in text
     alone = screen(trace_masked(TEXT, replace(RANDOM, mask="window:0")))
     assert "No row may look at more than one key." in alone
-    many = screen(trace_self("a " * 600 + " ".join(MANY[:500]), replace(RANDOM, query="a")))
-    assert "560 more rows: -q NUMBER shows one" in flat(many) and len(many.splitlines()) < 260
+    many = trace_self("a " * 1000 + " ".join(MANY[:100]), replace(RANDOM, query="a"))
+    kept = "1,100 x 1,100 weights: only each row's strongest links are kept (--full keeps all)."
+    assert many.notes == (kept, f"1,000 rows were asked for: the first {LARGE // 1100} are kept.")
+    assert len(screen(many).splitlines()) < 260
+    assert f"{LARGE // 1100 - 40} more rows: -q NUMBER shows one" in flat(screen(many))
 
 
 # JSON

@@ -11,6 +11,7 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
+from attn_cli.pipeline import next_words
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved, small_bert, small_gpt2
@@ -60,6 +61,12 @@ def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
     assert sum(one.probability for one in every.words) == pytest.approx(1)
     for one in every.words:
         assert one.logit == pytest.approx(logits[one.id], abs=1e-5)
+
+
+def test_of_words_as_likely_the_first_is_named_first():
+    shares = np.array([0.1, 0.3, 0.1, 0.3, 0.2])
+    for count, places in ((1, [1]), (2, [1, 3]), (4, [1, 3, 4, 0]), (9, [1, 3, 4, 0, 2])):
+        assert next_words.likeliest(shares, count) == places
 
 
 def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from attn_cli import trace_self
+from attn_cli.core.heads import strongest
 from attn_cli.models import model_file
 from attn_cli.models.model_file import bundled
-from attn_cli.pipeline.record import root_shares
+from attn_cli.pipeline import Inputs, Side
+from attn_cli.pipeline.record import root_shares, row_of_strongest_link
 from attn_cli.settings import Settings
 from attn_cli.text.tokenize import PRONOUNS
+from attn_cli.trace import Embedding
 from tests.shell import record, told
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -57,7 +60,8 @@ def test_otherwise_the_main_verb_is():
 
 
 def test_a_mask_or_a_temperature_changes_neither_the_model_nor_the_row():
-    for options in (["--mask", "causal"], ["-t", "0.5"], ["--pad", "2", "--pad-side", "left"]):
+    others = "--mask causal|-t 0.5|--without 0|--score dot|--pad 2 --pad-side left"
+    for options in map(str.split, others.split("|")):
         *story, found = explained(ANIMAL, *options)
         assert tuple(story) == explained(ANIMAL)[:3]
         # How often it is right was measured without a mask and a temperature; padding changes nothing.
@@ -66,6 +70,7 @@ def test_a_mask_or_a_temperature_changes_neither_the_model_nor_the_row():
 
 
 CHOICES = "-p roles|-p identity|--head subject|-p roles-deep --head antecedent -q was|-q cross|-e random"
+CHOICES += "|--oov zero|--round 2|--layer 0"
 
 
 @pytest.mark.parametrize("options", [*CHOICES.split("|"), "--context 'the hens'"])
@@ -85,6 +90,23 @@ def test_a_text_without_a_pronoun_opens_no_deep_model(monkeypatch):
     for text, is_opened in (("The animal crossed the street", False), (ANIMAL, True)):
         assert "One row by hand" in told("explain", text)
         assert ("roles-deep" in opened) == is_opened and "roles" in opened
+
+
+LINKS = [  # tokens, weights in tenths, words without a vector, padding, and the row with the strongest link
+    ("a b", [[4, 6], [7, 3]], (), 0, 1),
+    ("a b", [[4, 6], [6, 4]], (), 0, 0),  # of two as strong the first
+    ("A a b", [[0, 9, 1], [1, 1, 8], [5, 3, 2]], (), 0, 1),  # nothing of a word to itself, also in capitals
+    ("x b c", [[0, 9, 1], [8, 1, 1], [3, 5, 2]], ("x",), 0, 2),  # from no word without a vector, and to none
+    ("<pad> a b", [[0, 9, 1], [0, 4, 6], [0, 5, 5]], (), 1, 1),
+    ("a A", [[5, 5], [1, 9]], (), 0, 0),  # no link to another word
+]
+
+
+@pytest.mark.parametrize(("text", "tenths", "unknown", "padding", "row"), LINKS)
+def test_the_row_of_the_strongest_link_between_words_that_differ(text, tenths, unknown, padding, row):
+    side = Side(tuple(text.split()), padding=range(padding))
+    inputs = Inputs(side, side, True, Embedding("random", "random"), unknown)
+    assert row_of_strongest_link(strongest(np.array(tenths) / 10, 5), inputs) == row
 
 
 def test_a_words_share_as_the_root_is_that_of_all_trees_summed_one_by_one():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_cross, trace_self
+from attn_cli.errors import InputError
+from attn_cli.pipeline.for_page import why_not_typed
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors import VectorTable
 from attn_cli.vectors.lookup import nearest_each
@@ -50,6 +52,50 @@ def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
             assert is_same == (one in told and trace.query_tokens[j] in told and i // 4 == j // 4)
     both = trace_cross("日本 cats", "中文 dogs", Settings(projection="roles"))
     assert both.unknown == ("日本", "中文") and "which are the same for 日本 and 中文." in note(both)
+
+
+def test_tokens_are_texts_and_each_has_one():
+    for text, context, said in (
+        (["a", ""], ["b"], "Token 1 of the text is ''."),
+        (["a"], [3, "b"], "Token 0 of the context is 3."),
+        (["a"], [], "There is no token in the context: nothing to attend to."),
+    ):
+        with pytest.raises(InputError) as error:
+            trace_cross(text, context)
+        assert error.value.message == said
+
+
+UNTYPED = [
+    ({}, ""),
+    ({"oov": "skip"}, ""),
+    ({"oov": "zero", "projection": "identity"}, ""),
+    ({"oov": "random"}, "--oov random needs all the vectors"),
+    ({"embedding": "random"}, "random vectors are drawn where attn is"),
+    ({"tokenizer": "characters"}, "the tokens are characters"),
+    ({"positions": "sinusoidal"}, "positions are added"),
+    ({"positions": "none"}, ""),
+    ({"pad": 1}, "padding is added"),
+    ({"round": 0}, "numbers are rounded"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), UNTYPED)
+def test_a_page_says_why_no_other_sentence_can_be_typed_into_it(options, reason):
+    settings = Settings(**options)
+    assert why_not_typed(trace_self("she likes", settings), settings) == reason
+    both = trace_cross("she", "likes", settings)
+    assert why_not_typed(both, settings) == "keys come from a second text"
+
+
+def test_words_and_what_is_added_for_their_places_are_rounded_and_so_is_the_sum():
+    options = {"positions": "sinusoidal", "round": 1}
+    for projection in ("identity", "roles"):
+        trace = trace_self("the quick brown fox jumped", Settings(**options, projection=projection))
+        words, added = trace.placed.words_query, trace.placed.encodings_query
+        for M in (words, added):
+            assert np.array_equal(M, np.round(M, 1))
+        assert np.array_equal(trace.x_query, np.round(words + added, 1))
+    assert trace_self("a b", Settings(**options, projection="roles-deep")).placed is None  # of layers below
 
 
 FOX = "The quick brown fox jumped over the lazy dog"
