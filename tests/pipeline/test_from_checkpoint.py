@@ -64,20 +64,6 @@ def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
 def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
     trace = dabca(gpt2_folder, mask="none")
     assert trace.mask is None and (trace.weights > 0).all()
-    assert any("the layers below it used the model's own mask" in note for note in trace.notes)
-    lowest = dabca(gpt2_folder, mask="none", layer=0)
-    assert not any("below" in note for note in lowest.notes)
-
-
-def test_what_a_model_does_not_have_is_refused(gpt2_folder):
-    for kind, text, context, error, said in (
-        ("cross", "a", "b", UsageError, "reads one text"),
-        ("self", "a", "b", UsageError, "takes one text"),
-        ("self", "", None, InputError, "no tokens"),
-        ("self", "a" * 200, None, InputError, "more than 100"),
-    ):
-        with pytest.raises(error, match=said):
-            trace_of(kind, gpt2_folder, context, text=text, max_text="100")
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("bert", True), ("distilbert", False)])

@@ -124,8 +124,6 @@ def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
 def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_does():
     assert trace_self(TEXT, LANGUAGE).next_words is None
     assert len(trace_self(TEXT, Settings(projection="language", next=2)).next_words.words) == 2
-    with pytest.raises(UsageError, match="--next needs a model that says what comes next"):
-        trace_masked(TEXT, Settings(projection="roles", next=2))
     with pytest.raises(UsageError, match="--next-at needs a model that says what comes next") as error:
         trace_masked(TEXT, Settings(head="subject", next_at="all"))
     assert error.value.option == "--next-at"

@@ -14,33 +14,10 @@ from attn_cli.vectors.lookup import nearest_each
 from tests.pipeline.records import record
 from tests.shell import attn
 
-PLAIN = Settings()
-CROWD = "the " + " ".join(map(chr, range(0x4E00, 0x4E00 + 12)))
-
 
 def note(trace):
     (found,) = [note for note in trace.notes if note.startswith("No vector for")]
     return found
-
-
-def test_eight_words_without_a_vector_are_named_and_of_more_the_first_eight():
-    words = [f"grumf{letter}" for letter in "abcdefghi"]
-    eight, nine = (note(trace_self(" ".join(some), Settings(oov="random"))) for some in (words[:8], words))
-    assert eight.startswith(f"No vector for {', '.join(words[:8])}: ")
-    assert nine.startswith(f"No vector for {', '.join(words[:8])}, ...: ")
-
-
-def test_unknown_words_that_start_alike_are_named_and_no_others():
-    for text, settings, end in (
-        ("grumf 中文 zwunt 日本 the", Settings(projection="roles"), "the same for 中文 and 日本."),
-        ("grumf 中文 zwunt 日本 the", Settings(projection="roles-deep"), "the same for 中文 and 日本."),
-        ("the grumf sat", PLAIN, "builds a vector from features of its spelling (shape, endings)."),
-        ("the grumf zwunt sat", PLAIN, "builds a vector from features of their spelling (shape, endings)."),
-        (CROWD, PLAIN, " and 4 more."),
-        ("the 中文 日本 sat", Settings(oov="zero"), ": zeros stand in."),
-        ("the 中文 日本 sat", Settings(oov="random"), ": random vectors stand in."),
-    ):
-        assert note(trace_self(text, settings)).endswith(end), (text, settings)
 
 
 def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
