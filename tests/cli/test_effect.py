@@ -2,14 +2,15 @@
 
 import json
 import re
+from functools import partial
 from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked
-from attn_cli.pipeline.effect import patch_of
-from attn_cli.pipeline.passes import open_passes
+from attn_cli.pipeline.effect import effect_of, patch_of
+from attn_cli.pipeline.passes import look, open_passes
 from attn_cli.render.views.patch import screen
 from attn_cli.settings.output import View
 from tests.cli.tables import typed
@@ -233,6 +234,15 @@ def test_equal_differences_have_no_share_and_where_the_stream_brings_nothing_onl
     shares = (found.maps["heads"] - found.corrupt) / (found.clean - found.corrupt)
     layer, head = np.unravel_index(shares.argmax(), shares.shape)
     assert said.startswith(f"Most comes back of the heads, with head {layer}.{head}")
+
+
+def test_work_says_how_much_of_it_is_done():
+    with open_passes([(one, None) for one in CAT], Settings()) as (clean, corrupt):
+        works = [partial(effect_of, clean, None, None, True, False), partial(look, clean, range(5), 1, ())]
+        for work in (*works, partial(patch_of, clean, corrupt, CAT, None, None)):
+            done = list[float]()
+            work(done.append)
+            assert done == ([1] if work.func is look else [0, 1 / 3, 2 / 3])
 
 
 def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_have_all(tmp_path):

@@ -112,7 +112,8 @@ def test_what_is_given_has_the_weights_and_the_output_of_attend(given, right, no
     agrees(found, right)
     assert any(note in one for one in found.notes) or not note
     if "masked_scores" in given and "mask" not in given:
-        assert (found.mask == TRI).all()
+        assert (found.mask == TRI).all() and found.mask_name == "given"
+        assert traced(**given, mask="causal").mask_name == "causal"  # which hides all that is blank
 
 
 @pytest.mark.parametrize("item", [0, 1])

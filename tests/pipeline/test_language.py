@@ -119,6 +119,9 @@ def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
     shorter = record("masked", "The cat sat on", *MODEL, "--next", "3")
     assert_alike(fourth["words"], shorter["next_words"], FLOAT32)
     assert 0 < fourth["came"] < 1
+    padded = record("masked", TEXT, *MODEL, "--next-at", "all", "--pad", "2", "--pad-side", "left")
+    places = range(2, 2 + len(plain["query_tokens"]))
+    assert [one["place"] for one in padded["next_words_at"]] == [*places]
 
 
 def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_does():
@@ -273,4 +276,5 @@ def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_
         assert bool(lines[0][2]) == (without["probability"] > found["probability"])
         assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)
         assert float(lines[0][1]) == pytest.approx(without["probability"], abs=6e-4)
-    assert "adds most" not in here("explain", text).out
+    for other in (("explain",), ("masked", "--knock-out", "0.1"), ("masked", "--head", "subject")):
+        assert "adds most" not in told(*other, text)

@@ -471,6 +471,11 @@ def test_both_corners_of_a_long_mask_are_shown_where_they_are():
 
 
 def test_a_bar_moves_and_is_taken_away():
+    for case in ("self", "mean", "learned"):
+        make, texts, settings = CASES[case]
+        done = list[float]()
+        make(*texts, settings, done.append)
+        assert len(done) > 1 and done == sorted(done) and done[-1] == 1
     said = terminal("self", "the cat saw a dog " * 1000, "-e", "random").out
     done = [int(part) for part in re.findall(r"(\d+) %", said)]
     assert len(done) > 5 and done == sorted(done)

@@ -7,9 +7,10 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError
-from attn_cli.pipeline.for_page import why_not_typed
+from attn_cli.models.encoder import matrix_of
+from attn_cli.pipeline.for_page import page_of, why_not_typed
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.vectors import VectorTable
+from attn_cli.vectors import VectorTable, bundled
 from attn_cli.vectors.lookup import nearest_each
 from tests.pipeline.records import record
 from tests.shell import attn
@@ -64,6 +65,18 @@ def test_a_page_says_why_no_other_sentence_can_be_typed_into_it(options, reason)
     assert why_not_typed(both, settings) == "keys come from a second text"
 
 
+def test_a_page_opens_with_the_layer_that_is_asked_for_and_has_the_commonest_words_and_its_own():
+    every = [*bundled().words()]
+    found = page_of("self", "She grumf the", None, Settings(), 3)
+    assert found.words.words == [*every[:3], "she"] and (found.n_layers, found.shown) == (1, 0)
+    rows = [every.index(word) for word in found.words.words]
+    np.testing.assert_array_equal(found.words.vectors, matrix_of(bundled())[rows])
+    for layer, shown in ((None, 4), (2, 2), ("all", 4)):
+        found = page_of("self", "she", None, Settings(projection="roles-deep", layer=layer), 3)
+        assert (found.n_layers, found.shown, found.words) == (5, shown, None)
+        assert found.about["subject"] == "from a predicate (mostly a verb) to its subject"
+
+
 def test_words_and_what_is_added_for_their_places_are_rounded_and_so_is_the_sum():
     options = {"positions": "sinusoidal", "round": 1}
     for projection in ("identity", "roles"):
@@ -111,6 +124,8 @@ def test_compute_batch_and_compare_take_it():
     assert json.loads(ran.out)["mask"] == [[False, True, True]] * 3
     traces = record("compare", "she likes coffee", "--vary", "without=she,coffee")["records"]
     assert [one["mask"][0] for one in traces] == [[False, True, True], [True, True, False]]
+    for oov, seed in (("random", 7), ("zero", None)):  # which seed words have that are drawn
+        assert record("self", "grumf she", "--oov", oov, "--seed", "7")["embedding"]["seed"] == seed
     once, twice = (attn("self", "a b", "-e", "random", *("--without", "a") * n).out for n in (1, 2))
     assert once == twice and "--without a" in once  # among the options of the next command
 
