@@ -134,6 +134,7 @@ def test_of_tokens_as_likely_a_number_keeps_all_and_a_share_the_first():
         (Sampling(top_k=1), [0, 1], [0, 1]),
         (Sampling(top_k=1), [1, 0, 1], [0.5, 0, 0.5]),
         (Sampling(top_p=0.5), [0, 0], [1, 0]),
+        (Sampling(top_p=0.5), [0] * 64, [1 / 32] * 32 + [0] * 32),
         (Sampling(top_p=0.51), [0, 0], [0.5, 0.5]),
     ):
         assert sampling.chances(np.array(logits)).tolist() == chances

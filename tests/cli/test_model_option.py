@@ -158,18 +158,8 @@ SAID = """
     self "the wombat" -m bert => "wombat" is not in the vocabulary of; bert: [UNK].
     self "the cat" -m bert => !vocabulary | self "the [UNK]" -m bert => !vocabulary
     self "the cats" -m bert -q cats --join-pieces => cats
-    self "the cats" -m bert -q cats => 2 cats is the pieces cat, ##s: --join-pieces joins them.
-    self "the cat" -m bert -q x => 2 The tokens are [CLS], the, cat, [SEP]
-    self "the cats" -m bert --join-pieces -q ##s => 2 '##s'
     self dabcadabca -m gpt2 => Masked self-attention: 10 queries
-    self dabcadabcad -m gpt2 => 65 The text has 11 tokens; gpt2 reads at most 10. Give a part of it.
-    self dabca -m gpt2/model.safetensors => 66 Give its folder:
-    heads dabca -m gpt2 --context ab => 2 attn heads TEXT -m DIR
-    self dabca -m gpt2 --head x => 2 head; Heads are 0, 1, mean, all and rollout.
     self dabca -m no-such-folder => 65 no-such-folder
-    explain dabca -m gpt2 --swap a=b => 2 There is no word 'a' to replace.
-    explain "the cat" -m bert --swap cat=cats => 2 into 4 and 5 tokens; attn compare TEXT --with TEXT -m DIR
-    self dabca -m gpt2 --layer 7 => 2 layer 7
     explain dabca -m gpt2 --layer all --head 0 => This is head 0 of layer 1.
     explain dabca -m gpt2 --layer all --head all => This is head 0 of layer 1.
     explain dabca -m gpt2 --layer all --head all --steps => those of head 0 of layer 1; --head 1 or --layer N shows
@@ -177,8 +167,6 @@ SAID = """
     explain dabca -m gpt2 --layer all --head mean --steps => Who attends to whom: mean of 2 heads of layer 0
     explain dabca -m gpt2 --head all => This is head 0.; !of layer
     self dabca -m gpt2 --layer all -f code:numpy => 2 one layer
-    compare dabca -m gpt2 --vary layer=0,all => 2 One layer is compared at a time
-    self dabca -m gpt2 --head rollout --without 1 => 2 --without does not apply to a rollout
     self dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
     masked dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
@@ -193,46 +181,20 @@ SAID = """
     explain "the cats" -m bert --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
     explain "the cats" -m bert --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
     self "the cats" -m bert --join-pieces --show mask => !Before the softmax
-    self "the cats" -m bert --renormalize => 2 --renormalize requires --hide-special
     self "the cats" -m bert --join-pieces -f code:numpy => 2 needs queries, keys and values
-    explain "the cats" -m bert --join-pieces --only scores => 2 no scores of their own
-    explain "the cats" -m bert --join-pieces --versus cats => 2 no scores of their own
-    self [SEP] -m bert --hide-special => 65 all tokens are special
-    self "the cats" -m bert --hide-special -q nosuch => 2 its number from 0 to 2.
-    self "the cats" -m bert --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
-    explain "the cat" -m bert --swap cat=cat => 2 changes no token
-    explain "the cat" -m bert --swap cat=CAT => 2 changes no token
-    effect ab -m gpt2 --target ba => 2 is no single token of gpt2, but 2: b, a
     effect ab -m gpt2 -p language => 2 --projection | effect ab -m untied => 65 no language-model head
     lens "ab a" -m gpt2 -p language => 2 --projection | lens "ab a" -m bare => 65 no language-model head
-    lens "ab a" -m gpt2 --ids 2,6 => 2 no word '6' | lens "ab a" -m gpt2 --ids a => 2 Give ids from 0 to 5
-    lens "ab a" -m gpt2 -q z => 2 no token 'z' | lens "ab a" -m gpt2 --context b => 2 one text
-    patch "a b c" "a b" => 65 The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing
-    patch "the big cat" "the cat sat down" => 65 the corrupt one 4. They part at token 1: big cat / cat sat down
-    patch "[MASK] home the" "the home [MASK]" -m bert => 65 mask is token 1, and the corrupt one's token 3
-    patch the a -m bert => 65 [MASK] | patch ab aa -m gpt2 --target abc => 2 abc is no single token of
-    patch ab aa -m gpt2 --corrupt-context abc => 2 requires --context
     patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
-    generate "" => 65 Type some words. | generate "" -m gpt2 => 65 gpt2 finds no tokens in the text
-    generate xyz -m gpt2 => 65 gpt2 finds no tokens in the text | generate "the cats" -m bert => 2 not causal
-    self cat --pair cats => 2 --pair needs a model that reads pairs of texts
-    self cat -m bert --between a-b => 2 --between a-b needs a pair of texts
-    self dab -m gpt2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
-    heads dab -m gpt2 --pair ab => 2 A decoder (of the type gpt2) reads no pairs of texts
-    cross cat home -m bert => 2 attn self TEXT --pair TEXT -m DIR
-    self cat -m bert --pair "" => 65 no tokens in the second text of the pair
     heads --texts lines.tsv -m bert --pair x => 2 --pair and --texts exclude each other
     heads --texts lines.tsv -m bert --between a-b => 2 --between a-b needs a pair of texts
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
-    effect "the [MASK]" -m bert --target qqz => 2 qqz is not in the vocabulary of bert
     heads "a text" --weights all.npz => 2 leave out the text | heads --texts t.txt --layer 7 => 2 There is no layer 7
     heads --weights all.npz --context x => 2 --context requires --model | heads --texts none.txt => 66 none.txt
     heads --weights all.npz --kind self => 2 --kind requires --model | heads --texts empty.txt => 65 There is no text
     heads --weights all.npz --layer 3 => 2 There is no layer 3. Layers are 0 to 2.
     heads --texts dots.txt => 65 Line 2: | heads --weights all.npz --layer -1 => 2 --layer cannot be -1
     heads --weights all.npz -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
-    heads --weights cross.npy --rollout => 2 --rollout needs self-attention
 """
 
 

@@ -67,6 +67,7 @@ def test_of_words_as_likely_the_first_is_named_first():
     shares = np.array([0.1, 0.3, 0.1, 0.3, 0.2])
     for count, places in ((1, [1]), (2, [1, 3]), (4, [1, 3, 4, 0]), (9, [1, 3, 4, 0, 2])):
         assert next_words.likeliest(shares, count) == places
+    assert next_words.likeliest(np.repeat([0.1, 0.3, 0.2], 40), 3) == [40, 41, 42]
 
 
 def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
