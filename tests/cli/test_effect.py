@@ -156,7 +156,6 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(bert):
     assert {"segment", "position", "output layer bias"} <= {one["part"] for one in found["parts"]}
     ran = here("effect", "the [MASK] sat", "-m", bert)
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
-    assert here("effect", "the cat sat", "-m", bert).code == 65
     assert told("the [MASK]", "-m", bert, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
 
 

@@ -185,26 +185,16 @@ SAID = """
     effect ab -m gpt2 -p language => 2 --projection | effect ab -m untied => 65 no language-model head
     lens "ab a" -m gpt2 -p language => 2 --projection | lens "ab a" -m bare => 65 no language-model head
     patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
-    heads --texts lines.tsv -m bert --pair x => 2 --pair and --texts exclude each other
-    heads --texts lines.tsv -m bert --between a-b => 2 --between a-b needs a pair of texts
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
-    heads "a text" --weights all.npz => 2 leave out the text | heads --texts t.txt --layer 7 => 2 There is no layer 7
-    heads --weights all.npz --context x => 2 --context requires --model | heads --texts none.txt => 66 none.txt
-    heads --weights all.npz --kind self => 2 --kind requires --model | heads --texts empty.txt => 65 There is no text
-    heads --weights all.npz --layer 3 => 2 There is no layer 3. Layers are 0 to 2.
-    heads --texts dots.txt => 65 Line 2: | heads --weights all.npz --layer -1 => 2 --layer cannot be -1
-    heads --weights all.npz -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
+    heads --weights cross.npy -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
 """
 
 
 @pytest.fixture(scope="module")
 def beside(models):
-    """Put files of texts and of weights beside the models."""
-    texts = {"lines.tsv": "the cats\n", "t.txt": "a b\n", "empty.txt": "\n\n", "dots.txt": "the cat\n...\n"}
-    for name, text in texts.items():
-        (models / name).write_text(text)
-    np.savez(models / "all.npz", attentions=np.full((3, 2, 2, 2), 0.5))
+    """Put a file of texts and one of weights beside the models."""
+    (models / "lines.tsv").write_text("the cats\n")
     np.save(models / "cross.npy", np.full((1, 1, 2, 4), 0.25))
     return models
 

@@ -309,9 +309,7 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
 
 
 def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
-    made = mock.Mock(
-        side_effect=blocks.output_of
-    )  # by which the model itself lets the heads of a layer attend
+    made = mock.Mock(side_effect=blocks.output_of)  # by which the model itself lets a layer's heads attend
     monkeypatch.setattr(blocks, "output_of", made)
     dabca(gpt2_folder, layer=0)
     every = dabca(gpt2_folder, layer="all", head="all")

@@ -14,7 +14,7 @@ from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.pipeline.records import record, told as printed_by
 from tests.shell import attn, here
 
-TEXT = "The cat sat on the"
+TEXT, WITH_MEAN = "The cat sat on the", ("--knock-out-with", "mean")
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,7 @@ def test_the_layer_that_is_shown_joins_its_heads_without_it():
 def test_a_head_that_is_named_twice_is_out_once_and_the_next_commands_leave_it_out_too():
     heads = [word for one in ("2.3", "2.3", "2.induction-4", "0.mlp") for word in ("--knock-out", one)]
     for command in ("masked", "heads"):
-        mean = ("--knock-out-with", "mean")
-        out = printed_by(command, TEXT, "-p", "language", *heads, *mean, env={"COLUMNS": "2000"})
+        out = printed_by(command, TEXT, "-p", "language", *heads, *WITH_MEAN, "--width", "2000")
         assert "Head 2.3 and the network of layer 0 are knocked out" in out
         hints = out.rpartition("Next: ")[2]
         assert "--knock-out 2.3 --knock-out 0.mlp --knock-out-with mean" in hints
@@ -114,7 +113,7 @@ def test_a_comparison_says_where_the_weights_shown_come_before_all_that_is_out()
 
 
 def test_a_mean_is_of_all_the_tokens_that_are_written(models):
-    more = ("--knock-out", "0.1", "--knock-out-with", "mean")
+    more = ("--knock-out", "0.1", *WITH_MEAN)
     first, second = printed("generate dabca --count 2", models[0], *more)
     [again] = printed(f"self dabca{first['word']} --next 1 -f json", models[0], *more)
     assert_alike(again["next_words"][0]["logit"], second["logit"], FLOAT32)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
 from attn_cli.learn import language_score
@@ -146,13 +146,9 @@ def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tm
         assert found == {name: alone[name] for name in found} and "next_words" in found
 
 
-def test_self_holds_the_mask_and_cross_is_refused():
-    trace = trace_self(TEXT, LANGUAGE)
-    assert trace.mask_name == MASK and any("--mask none takes it off" in note for note in trace.notes)
-    with pytest.raises(UsageError, match="it has no second text"):
-        trace_cross("she", "likes coffee", LANGUAGE)
-    for command in ("explain", "page"):
-        assert "it has no second text" in refused(command, "The cat", "--context", "a dog", *MODEL)
+def test_self_holds_the_mask_and_a_page_of_two_texts_is_refused():
+    assert trace_self(TEXT, LANGUAGE).mask_name == MASK
+    assert "it has no second text" in refused("page", "The cat", "--context", "a dog", *MODEL)
 
 
 def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():

@@ -109,15 +109,12 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
         assert trace.next_words.place == place and trace.next_words.fills
         assert trace.next_words.actual is None  # the text does not say what the gap held
         same(trace.next_words, *likeliest(logits, PIECES, 4))
-    assert "The text has [MASK] 2 times: the first, token 1, is filled." in trace.notes
     every = trace_self(FRAMED, Settings(model=folder, next=2, next_at="all"))
     assert every.next_words is not None and every.next_words_at is None
-    assert any("sees the words it would have to predict" in note for note in every.notes)
 
 
 def test_a_note_says_why_a_model_names_no_words(tmp_path):
     for text, pieces, head, told in (
-        ("the cat", PIECES, True, "Put [MASK] into the text"),
         ("the cat", [word for word in PIECES if word != "[MASK]"], True, "no mask token"),
         (FRAMED, PIECES, False, "no language-model head"),
     ):

@@ -162,13 +162,6 @@ def test_a_learned_models_layers_are_read_again(tmp_path):
     assert not any("do not lead" in note for note in found["notes"])
 
 
-def test_layers_with_other_heads_are_refused(tmp_path):
-    for places in ("00 10 11", "00 10 01 11"):  # one has another head; the heads of one do not stand together
-        rows = (f"{layer},{head},{row}\n" for layer, head in places.split() for row in ("a,1,0", "b,0,1"))
-        (tmp_path / "w.csv").write_text("layer,head,query,a,b\n" + "".join(rows))
-        assert "do not have the same heads" in refused(str(tmp_path / "w.csv"))
-
-
 # `attn_cli.show`: weights from Python, by the path of `attn show`
 
 SENTENCE = "the cat sat down"
