@@ -284,8 +284,8 @@ def rollout_formula(layer: int) -> str:
 
     >>> rollout_formula(1)
     'weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums'
-    >>> [rollout_formula(n).partition(",")[0] for n in (3, 4)]
-    ['weights = A3 A2 A1 A0', 'weights = A4 ... A1 A0']
+    >>> [rollout_formula(n).partition(",")[0].replace("...", "to") for n in (3, 4)]
+    ['weights = A3 A2 A1 A0', 'weights = A4 to A1 A0']
     """
     product = [f"A{n}" for n in range(layer, -1, -1)] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
     return f"weights = {' '.join(product)}, {EACH_ROLLED}"
