@@ -111,6 +111,8 @@ def shown(made):
     text = page(made._replace(layers=traces))
     record = held(text)
     for layer, trace in zip(record["layers"], traces, strict=True):
+        assert (layer["allowed"] is None) == (trace.mask is None or len(traces) == 1)
+        assert (layer["xKey"] is None) != (trace.has_second_input and trace.x_query is not None)
         for head, right in zip(layer["heads"], trace.heads, strict=True):
             found = weights_in(record, layer, head, text)
             np.testing.assert_allclose(found, right.weights, rtol=0, atol=1e-6)
@@ -139,6 +141,7 @@ def weighed(weights, tokens=None, head=None, **more):
 QKV = {"Q": drawn(3, 4), "K": drawn(3, 4), "V": drawn(3, 2)}
 CAT = ["The", "cat", "sat", "on", "the", "mat"]
 SPELLED = dict.fromkeys(CAT, "they are its word vector plus what its spelling adds")
+AT = {"first": 1}
 STEPS = ["q", "k", "v", "scores", "scaled_scores", "masked_scores", "weights", "output"]
 NO = "No other sentence can be typed into this page: "
 LAYERS = f"{NO}it has the numbers of a model's layers for this text, and not the model."
@@ -166,17 +169,21 @@ CASES = {  # what makes a page, and what its record says beside its numbers
         "command": {"words": ["attn", "cross"], "options": ["--projection", "likeness"], "text": "she likes",
                     "after": ["hot <b> coffee"], "head": "likeness", "score": "scaled"},
     }),
-    "deep": (lambda: typed("self", "the dog", projection="roles-deep", layer=1, head="4"), {
+    "deep": (lambda: typed("self", "a dog saw the cat", projection="roles-deep", layer=1, head="4"), {
         "below": True, "untyped": LAYERS, "shown": {"layer": 1, "head": "4", "row": 1}, "vocabulary": None,
-        "sources": dict.fromkeys(("the", "dog"), "it comes out of the layers below"), "norms": False,
+        "sources": dict.fromkeys(("a", "dog", "saw", "the", "cat"), "it comes out of the layers below"), "norms": False,
     }),
     "cosine": (lambda: typed("self", FOX, score="cosine", mask="window:2:1", without=("dog", "quick")), {
         "off": [1, 8], "mask": "window:2:1", "maskLabel": "window:2:1", "score": "cosine",
     }),
-    "dot": (lambda: typed("self", "she", projection="roles-deep", score="dot")._replace(writing={"first": 1}), {
-        "score": "dot", "writing": {"first": 1},
+    "dot": (lambda: typed("self", "she", projection="roles-deep", score="dot", mask="causal")._replace(writing=AT), {
+        "score": "dot", "writing": AT,
         "command": {"words": ["attn", "self"], "options": ["--projection", "roles-deep"], "text": "she", "after": [],
                     "head": "relations", "score": "scaled"},
+    }),
+    "masks": (lambda: given(Q=drawn(2, 3, 4), K=drawn(2, 3, 4), V=drawn(2, 3, 2),
+                            mask=np.less(drawn(2, 3, 3), 1).tolist()), {
+        "mask": "given", "maskLabel": "numbers.json",
     }),
     "scores": (lambda: given(scores=drawn(2, 3), V=drawn(3, 2)), {
         "scored": False, "score": "scaled", "steps": STEPS[2:],
@@ -194,7 +201,11 @@ CASES = {  # what makes a page, and what its record says beside its numbers
         },
     }),
     "context": (lambda: given(X=drawn(3, 2), context=drawn(4, 2)), {"apart": True, "padding": [0, 0]}),
-    "weights": (lambda: weighed(np.eye(2)[None, None]), {
+    "one layer": (lambda: Page([trace_self("the dog", Settings(projection="roles-deep", layer=1))]), {
+        "layers": [(1, {""})],
+    }),
+    "weights": (lambda: weighed(np.eye(5)[[0, 0, 1, 2, 3]][None, None]), {
+        "layers": [(0, {""})],
         "scored": False, "steps": ["weights"], "facts": {}, "repeats": [], "command": None,
     }),
 }  # fmt: skip
@@ -205,6 +216,9 @@ def test_the_numbers_of_a_page_make_the_weights_of_every_head_and_its_record_say
     make, expected = CASES[case]
     _, record, _ = shown(make())
     record["steps"] = [step["name"] for step in record["steps"]]
+    record["layers"] = [
+        (layer["number"], {head["role"] for head in layer["heads"]}) for layer in record["layers"]
+    ]
     assert {name: record[name] for name in expected} == expected
 
 
@@ -225,7 +239,9 @@ def test_rotations_caps_sinks_and_masks_of_a_model_are_in_its_page_and_norms_of_
 
 
 def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and_what_a_head_was_taught():
-    text, record, _ = shown(typed("self", "The zebra, jumped", keep_punctuation=True, measure="norm"))
+    text, record, _ = shown(
+        typed("self", "The zebra, jumped", keep_punctuation=True, measure="norm")._replace(most_exact=1)
+    )
     vocabulary, stack = record["vocabulary"], open_shared(Settings()).stack
     vectors = [*open_table("word2vec").find(["zebra", "jumped"]).values()]
     assert vocabulary.pop("words") == ["the", ",", ".", "zebra", "jumped"]
@@ -242,6 +258,7 @@ def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and
         shown(typed("self", "she", words=0))[1],
         "it carries no words to type with (attn page carries some)",
     )
+    assert "q" in none["layers"][0]["heads"][0] and "q" not in record["layers"][0]["heads"][0]
     assert (none["vocabulary"], none["untyped"]) == (None, f"{NO}{empty}.")
 
 
@@ -249,9 +266,9 @@ def test_weights_that_are_too_many_are_rounded_to_half_a_step_of_the_largest_in_
     weights = np.random.default_rng(0).dirichlet([1.0] * 5, (2, 2, 5))
     weights[0, 0, 1] = 0  # nothing may be looked at
     weights[1, 1] = np.eye(5)[[0, 0, 1, 2, 3]]
-    full = {"": ["1/1"], "0": ["0/0", "1/0"], "0/1": ["0/1"], "none": []}
-    for exact, those in full.items():
-        made = weighed(weights, ("<b>", *"cde&"), most_exact=49, exact=[exact] * bool(exact), head="1")
+    in_full = [("", 49, ["1/1"]), ("0", 49, ["0/0", "1/0"]), ("0/1", 49, ["0/1"]), ("none", 49, [])]
+    for exact, most, those in [*in_full, ("", 50, ["1/0", "1/1"])]:
+        made = weighed(weights, ("<b>", *"cde&"), most_exact=most, exact=[exact] * bool(exact), head="1")
         layers = held(text := page(made))["layers"]
         heads = {f"{layer['number']}/{one['name']}": one for layer in layers for one in layer["heads"]}
         assert [name for name, one in heads.items() if "tops" not in one] == those
@@ -259,13 +276,23 @@ def test_weights_that_are_too_many_are_rounded_to_half_a_step_of_the_largest_in_
             tops = right.max(axis=1, keepdims=True)
             within = tops * (0.5 / 255 + 1e-6) if "tops" in one else 1e-9
             assert (np.abs(weights_in(None, None, one, text) - right) <= within).all()
-        assert heads["1/1"]["role"] == "previous" and layers[0]["rounded"]
+        assert (heads["1/1"]["role"], heads["1/0"]["role"], layers[0]["rounded"]) == ("previous", "", True)
         held_in = f"in full: {', '.join(those)}" if those else "none is held in full"
         said = f"{4 - len(those)} of 4 heads are held as rounded weights, right to 0.002 of the largest in their row"
         assert f"<li>{said}; {held_in} (--exact).</li>" in text
     for shape, most, is_rounded in ((2, 100, False), (1, 49, True)):
         text = page(weighed(weights[:, :shape], most_exact=most))
         assert ("are held as rounded" in part(text, "<footer", "</footer>")) == is_rounded
+    same = np.eye(6)[[0, 1, 0, 1, 2, 3]] * np.ones((2, 1, 1, 1))
+    for tokens, role in ((None, ""), (tuple("ababab"), "same")):  # what tokens are alike only they say
+        assert held(page(weighed(same, tokens)))["layers"][0]["heads"][0]["role"] == role
+    deep = typed("self", "the dog", projection="roles-deep", layer=1)._replace(most_exact=1)
+    layers = held(page(deep))["layers"]
+    assert [layer["x"] is None for layer in layers] == [True, False, True, True, True]
+    roles = [{one["role"] for one in layer["heads"]} for layer in layers]
+    assert (
+        roles[-1] == {""} and len(roles[1]) > 1 and not any("mixed" in some for some in roles)
+    )  # the last has names
     for layers, levels in ((5000, 255), (5001, 63), (60_000, 63), (60_001, 31)):  # of 100 weights each
         trace = trace_self(" ".join("abcdefghij"), Settings(embedding="random", tokenizer="whitespace"))
         text = page(Page([trace], layers, exact=["none"], most_exact=0))
