@@ -11,6 +11,7 @@ import pytest
 from attn_cli import Settings, notebook_html, show, trace_cross, trace_masked, trace_self
 from tests.browser import FOX, Opened
 from tests.render.document.test_documents import contrast
+from tests.render.page.test_record import held
 from tests.shell import surroundings
 
 HOSTILE = ["<script>document.title='ran'</script>", "</iframe></style>'\"", "<img src=x onerror=alert(1)>"]
@@ -143,6 +144,71 @@ def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_i
     assert "The first 30 rows and 30 columns of 400 x 400." in html
     many = still(show(weights(12, 12, 9, 9)))
     assert "One of 144 heads." in many and len(many) < 20_000
+
+
+def framed(trace):
+    """What stands around the page in its frame, and the page's record."""
+    about, source = re.search(r"(?s)<iframe (.*) srcdoc='(.*?)'></iframe>", notebook_html(trace)).groups()
+    return about, held(unescape(source))
+
+
+def test_the_page_has_its_own_size_the_layers_and_the_tokens_and_a_table_says_how_much_of_them_it_shows():
+    given = weights(2, 3, 4, 4)
+    for trace, height, shown, layers in (
+        (
+            show(given, [*HOSTILE, "d"]),
+            710,
+            (1, "0"),
+            [0, 1],
+        ),  # 350, 40 for each query, 200 for several heads
+        (show(given, settings=Settings(layer=1, head="2")), 510, (0, "2"), [1]),
+        (show(given, settings=Settings(layer="all", head="1")), 710, (1, "1"), [0, 1]),
+        (show(weights(5, 2)), 550, (0, "0"), [0]),
+        (show(weights(3, 3)), 480, (0, "0"), [0]),
+        (show(weights(20, 20)), 960, (0, "0"), [0]),
+    ):
+        about, record = framed(trace)
+        assert f'style="height: {height}px"' in about and record["queries"] == [*trace.query_tokens]
+        assert (record["shown"]["layer"], record["shown"]["head"]) == shown
+        assert [layer["number"] for layer in record["layers"]] == layers
+        for layer in record["layers"] if trace.has_layers else ():
+            for head in layer["heads"]:
+                right = given[layer["number"], int(head["name"])]
+                np.testing.assert_allclose(head["weights"], right, rtol=1e-6)
+    for shape, is_framed in (((300, 300), True), ((301, 300), False), ((7, 300, 300), False)):
+        assert ("<iframe" in notebook_html(show(weights(*shape)))) == is_framed
+    for heads in (3, 4):  # of 10,000 numbers each: 30,000 are held in full
+        assert framed(show(weights(heads, 100, 100)))[1]["layers"][0]["rounded"] == (heads > 3)
+    for n, said in ((20, ""), (21, " (the first 40 of 42)")):  # links, two of each
+        trace = trace_self("so " * n, Settings(top=2, measure="norm"))
+        captions, rows = captions_and_rows(trace)
+        assert captions == [f"Each row's strongest links{said}"] and len(rows) == 41
+        assert "<iframe" not in notebook_html(trace)
+        assert rows[0] == ["query", "key", "norm"]
+    html = still(trace_cross("she likes", "<b> tea"))
+    assert "Note: No vector for &lt;, &gt;: no known word has their letters" in html
+    random = {"embedding": "random", "measure": "norm"}
+    for trace, caption, size, form in (
+        (show(weights(4, 4)), "The weights", 13, r"\.\d{3}"),
+        (show(given), "Layer 0, head 0", 11, r"\.\d{2}"),
+        (trace_self("a b", Settings(**random)), "The norms", 13, r"\d\.\d+"),
+        (trace_self("a b", Settings(**random, heads=2, head="all")), "Head 0", 11, r"\d?\.\d+"),
+        (trace_self("a b", Settings(**random, heads=2, head="1")), "Head 1", 13, r"\d?\.\d+"),
+    ):
+        captions, rows = captions_and_rows(trace)
+        assert captions[
+            0
+        ] == f"{caption}: rows are queries, columns are keys" and f"font-size:{size}px" in still(trace)
+        assert re.fullmatch(form, rows[1][1])
+        first = trace.shown_heads[0]
+        assert float(rows[1][1]) == pytest.approx(
+            (first.weights if first.norms is None else first.norms)[0, 0], rel=0.05
+        )
+    captions, rows = captions_and_rows(show(many := weights(31, 40)))
+    assert (len(rows), len(rows[0])) == (31, 31) and float(rows[1][30]) == pytest.approx(
+        many[0, 29], abs=6e-4
+    )
+    assert "<p>The first 30 rows and 30 columns of 31 x 40.</p>" in still(show(many))
 
 
 def test_each_head_and_the_strongest_links_are_tables_in_which_hostile_tokens_are_text():
