@@ -24,7 +24,7 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script
-from attn_cli.render.code.literals import number, string
+from attn_cli.render.code.literals import call_lines, matrix, number, row_label, safe_name, string, vector
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.render.code.stand_ins import libraries
@@ -90,6 +90,8 @@ TRACES = {
     "the mean of a layer below": lambda: trace_self("she", Settings(projection="roles-deep", layer=1, head="mean")),
     "identity": lambda: random(projection="identity", score="dot", temperature=2.0),
     "wide identity": lambda: trace_self(TEXT, Settings(projection="identity")),
+    "12 numbers": lambda: random("she", dim=12),
+    "13 numbers": lambda: random("she", dim=13),
     "wide random": lambda: random(dim=20, projection="random"),
     "long random": lambda: random(" ".join([TEXT] * 10), dim=16),
     "cosine": lambda: random(score="cosine", mask="causal-bottom-right"),
@@ -101,6 +103,8 @@ TRACES = {
     "Q, K and V": lambda: computed(QKV),
     "position scores": lambda: computed({**QKV, "position_scores": drawn(3, 5)}),
     "position scores and mask": lambda: computed({**QKV, "position_scores": drawn(3, 5), "mask": SHUT}),
+    "capped, with a sink": lambda: computed(
+        {**QKV, "softcap": 2.0, "scale": 0.3, "sinks": 0.5, "position_scores": drawn(3, 5)}, temperature=4.0),
     "a row shut": lambda: computed({**QKV, "mask": SHUT}, score="dot"),
     "a row shut in two heads": lambda: computed({**QKV, "mask": SHUT}, heads=2, head="mean"),
     "one key, masked or not": lambda: computed(
@@ -226,19 +230,86 @@ def test_a_token_is_the_same_text_when_python_reads_it_back_and_readable_letters
     assert found == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'"]
 
 
+def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_and_inert():
+    for length, lines in ((97, 1), (98, 3)):  # and three signs: f, ( and )
+        assert len(call_lines("f", ["x" * length])) == lines
+    assert call_lines("f", ["x" * 48, "y" * 46]) == ["f(" + "x" * 48 + ", " + "y" * 46 + ")"]
+    assert call_lines("f", ["x" * 48, "y" * 46], "[0]") == ["f(", "    " + "x" * 48 + ", " + "y" * 46, ")[0]"]
+    assert call_lines("f", ["x" * 48, "y" * 49]) == [
+        "f(",
+        "    " + "x" * 48 + ",",
+        "    " + "y" * 49 + ",",
+        ")",
+    ]
+    assert vector("v", ["x" * 44 + ",", "日" * 24 + ","]) == ["v = [" + "x" * 44 + ", " + "日" * 24 + "]"]
+    filled = vector("v", ["x" * 44 + ",", "日" * 24 + ",", "y,"])
+    assert filled == ["v = [", "    " + "x" * 44 + ", " + "日" * 24 + ",", "    y,", "]  # fmt: skip"]
+    row = [0.5] * 18  # 8 spaces, [, 18 times 3 digits, 17 times a comma and a space, ], and a comma: 99
+    around = "a(", ")"
+    for label, last in (("", ""), ("long", "")):
+        assert (
+            matrix("m", np.array([row]), around, [label])[2] == f"        [{', '.join(['0.5'] * 18)}],{last}"
+        )
+    assert matrix("m", np.array([[0.5]]), around, ["she"])[2] == "        [0.5],  # she"
+    above, first, *_ = matrix("m", np.array([[*row, 0.25]]), around, ["she"])[2:]
+    assert (above, first) == ("        # she", f"        [{', '.join(['0.5'] * 18)},")
+    names = {"a/b/c.txt": "c.txt", 'x"y': "x'y", "é": "\\xe9", "n" * 60: "n" * 57 + "...", "n" * 57: "n" * 57}
+    assert {name: safe_name(name) for name in names} == names
+    labels = {"fox": "fox", "don't": '"don\'t"', "שלום": ascii("שלום"), "日本": "日本", "3": "3", "+": "'+'"}
+    assert {token: row_label(token) for token in labels} == labels
+    numbers = {
+        "inf": 'float("inf")',
+        "-inf": 'float("-inf")',
+        "nan": 'float("nan")',
+        "1e20": "1e20",
+        "2": "2.0",
+    }
+    assert {text: number(float(text)) for text in numbers} == numbers
+    assert (
+        string("\\ café") == '"\\\\ café"'
+        and string("\u0301") == '"\\u0301"'
+        and string("e\u0301") == '"e\u0301"'
+    )
+
+
 @given(st.floats())
 def test_a_number_is_the_same_when_python_reads_it_back(x):
     assert repr(eval(number(x))) == repr(x)
 
 
 SAYS = """
-masked numpy => np.tril(np.ones((n_q, n_k), dtype=bool))
-window numpy => <= 1
-a layer below numpy => W_o has 256 x 256 numbers ; !layer_output
-W_o numpy => layer_output =
-a row shut numpy => [False, False, False, False, False], q1
-wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np
+masked numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; Masked self-attention: 4 queries (rows) x 4 keys
+window numpy => <= 1 ; temperature 0.5 mask window:1; True = may attend ; ! head
+a layer below numpy => W_o has 256 x 256 numbers ; !layer_output ; X is the output of layer 1.
+a layer below torch => weights roles-deep, learned, layer 2, layout ; head 3, one of 8 left out the layer's output:
+W_o numpy => layer_output = ; + b_o ; head 1, one of 2 ; The output projection, which joins ; !left out
+W_o, W x torch => layer_output = torch.cat([*head_outputs], dim=-1) @ W_o.T ; !b_o ; The mean of the heads.
+a row shut numpy => [False, False, False, False, False], q1 ; score dot products, not scaled mask ; Not scaled.
+a row shut keras => A query that may attend to nothing would get NaN; its weights are set to zero here.
+a row shut in two heads torch => Older versions of PyTorch give NaN, not zeros, where nothing is allowed. ; !removes it
+wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np ; K = X W_k, V = X W_v. They are written out
+12 numbers numpy => W_q = np ; The weights, as (in, out). ; Self-attention: 1 query (row) x 1 key (column), in NumPy.
+13 numbers numpy => !W_q = np ; because W_q and W_k (random) have 13 x 13 numbers each.
 position scores and mask torch => bias = position_scores.masked_fill(~mask, -torch.inf) ; attn_mask=bias
+position scores torch => attn_mask=position_scores, ; masked_scores = scaled_scores + position_scores no mask
+roles, mean torch => in each head weights = softmax(Q K^T / sqrt(32) + position) and output = weights V, and then
+roles, mean keras => weights roles, learned, layer 0, layout in-out (x W) score ; True = may attend head the mean of 11
+roles, mean numpy => 11 heads: each takes its share ; All heads have the same values. ; The mean of the heads.
+roles, dot keras => (Q K^T / 4.0 + position) ; score dot products, not scaled temperature 4.0 mask none head rela
+roles, dot numpy => Not scaled, but divided by the temperature. ; scaled as the scores are.
+roles, all numpy => head all 11 ; scaled as dot products would be. ; Head relations, the one that attn shows first.
+a head of two, of W x numpy => given by numbers.json, 4 numbers each weights given by ; layout out-in (W x)
+a head of two, of W x torch => W x for each row x, which is X W^T. ; of head 1, as (out, in). ; The biases.
+a head of two torch => values: x W for each row x. ; in one call. ; [None] adds an axis for heads, and [0] removes it.
+the mean of heads, cosine torch => cos(Q, K) ; score cosines, not scaled
+rows and links numpy => vectors random, 4 numbers each, seed 0 weights random, seed 0, layout ; rows = [0] ; at most 2.
+capped, with a sink numpy => softmax(2.0 tanh(Q K^T x 0.3 / 2.0) / 4.0 + position; sink) and ; 3 queries (rows) x 5
+capped, with a sink torch => matrices given by numbers.json Q, K, V as given score ; times 0.3, capped at 2.0 t
+capped, with a sink keras => Scaled by the factor that was given, and divided by the temperature. ; !keras.layers
+a head of identity numpy => W_q, W_k and W_v are the identity: ; Head 1 takes columns 2 to 3. ; X[:, 2:4]
+one token keras => Softmax over a single key: 1 whatever its score ; !keras.layers
+X and a context torch => A vector for each token of the text. ; A vector for each token of the context.
+links of all heads numpy => for name, of_head, made in zip(names, head_weights, head_outputs) ; names = ["0", "1"]
 """  # and what with an ! is not there
 
 
@@ -279,6 +350,9 @@ def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_
     for why, *line in (("201 tokens", "a " * 201), ("one head", *many), ("2,000 tokens", *long)):
         said = refused("self", *line, "-f", "code:numpy")
         assert why in said and "-f json" in said
+    here = "Here are 24 keys and 11 heads. Give a shorter text, one head (--head NAME), or"
+    assert here in refused("self", *many, "-f", "code:numpy")
+    assert told("self", "a " * 200, "-e", "random", "-f", "code:numpy").count("# a\n") == 200
     vectors, mask = file("she 0.2 0.9\nlikes 0.8 0.3\n", "words.txt"), file("[[1, 0], [1, 1]]", "mask.json")
     trace = trace_self("she likes", Settings(embedding=vectors, mask=mask, mask_true="allowed"))
     for framework in FRAMEWORKS:
