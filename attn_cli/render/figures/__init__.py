@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import ConfigError, MissingExtra, refuse, visible
+from attn_cli.pipeline.beside import drawn
 from attn_cli.render.figures import heatmap, maps, one_row
 from attn_cli.render.figures.pen import missing_note, pen_for
 from attn_cli.render.figures.sheet import Drawing, Frame, Sheet
-from attn_cli.settings import View, declare
+from attn_cli.settings import NORM, View, declare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +71,8 @@ def figure(
     which get inches as their units, and their own figure is returned. Raises UsageError for an unknown kind and for
     what the trace has no figure of, MissingExtra without Matplotlib.
     """
+    trace = drawn(trace)
+    shades = "auto" if trace.drawn == NORM else shades  # norms have no largest one
     wanted = None if size is None else f"{size[0]:g}x{size[1]:g}"
     view = View(figure=kind, size=wanted, title=title, palette=palette, shades=shades, precision=precision)
     with drawing():

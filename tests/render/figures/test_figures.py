@@ -13,6 +13,7 @@ import pytest
 import attn_cli
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
+from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render import Matrix
 from attn_cli.render.figures import FIGURES as DRAWN, _drawn, drawing, pen as fonts, picture, subject
@@ -203,6 +204,105 @@ def test_bars_are_as_long_as_the_weights_and_the_steps_of_a_row_are_those_of_the
         assert f"{number:.3f}" in shown
     assert "sum 1.0000" in shown and f"sum {row.total:.4f}" in shown
     assert len(hatched(made)) == 3  # masked, exp and weights
+
+
+CAPPED = {"Q": [[1.0, 2.0]], "K": [[3.0, 1.0], [0.5, 1.0], [1.0, 1.0]], "V": [[1.0], [2.0], [0.0]]}
+CAPPED |= {"softcap": 2.0, "sinks": 0.5, "position_scores": [[0.5, 0.0, -1.0]]}
+# By hand: 2 tanh(3.536 / 2) = 1.887; e^2.387 + e^1.417 + e^0.572 + e^0.5 = 18.4216; 10.878 / 18.4216 = .590
+STEPS = """
+From "q0" to its weights | 1.000 | 2.000 | query | q | 2 numbers | k0 | k1 | k2 | key | 5.000 | 2.500 | 3.000 | scores
+q·k | 3.536 | 1.768 | 2.121 | scaled | / √2 | 1.887 | 1.417 | 1.572 | capped | 2 tanh(x / 2) | 0.500 | 0.000 | -1.000
+distance | + as given | 2.387 | 1.417 | 0.572 | sum | capped + distance | 10.878 | 4.124 | 1.772 | exp | e^x
+with the sink 18.4216 | .590 | .224 | .096 | weights | exp / 18.4216 | sum 0.9105 | 1.038 | output | Σ weight · v
+1 number
+Each column has shades of its own; zero has no colour where there are signs.
+"""
+SAYS = [  # settings, the figure, and texts that are in it or (!) are not
+    (
+        {"mask": "causal"},
+        "links",
+        "Masked links have no line. & Masked self-attention, head 0 & 1.000 & 0.500 & 0.250",
+    ),
+    ({}, "links", "Self-attention, head 0 & weight & !Masked links have no line."),
+    ({"head": "mean"}, "links", "Self-attention, mean of the heads"),
+    ({"top": 2}, "bars", 'What "sat" looks at, head 0, the 2 strongest of 3 & keys'),
+    ({"query": "cat", "mask": "causal"}, "bars", 'What "cat" looks at, head 0 & masked & !1.000'),
+    ({"query": "cat", "measure": "norm"}, "bars", 'What "cat" takes (norm), head 0 & !masked'),
+    ({"measure": "norm"}, "heatmap", "norm & Self-attention, head 0 & !weight & query & key"),
+    ({"head": "all"}, "heads", "Self-attention, 4 heads & head 0 & head 3 & weight"),
+    ({"head": "all", "measure": "norm"}, "heads", "norm & !weight"),
+    ({"heads": 1, "dim": 4, "score": "dot"}, "steps", "scores & !scaled & e^x & exp & !masked & !sum"),
+    (
+        {"heads": 1, "dim": 4, "without": ("cat",)},
+        "steps",
+        "scaled + mask & Hatched: masked, which is not a number.",
+    ),
+    ({"heads": 1, "without": ("the", "cat", "sat")}, "steps", "nothing to share & sum 0.0000"),
+    ({"heads": 1, "dim": 4, "temperature": 0.001}, "steps", "/ √4 / 0.001"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "said"), SAYS)
+def test_a_figure_says_what_it_shows_and_norms_stand_in_the_place_of_weights(given, kind, said):
+    trace = trace_self("the cat sat", replace(RANDOM, **given))
+    found = " & ".join(["", *written(made := figure(trace, kind, precision=3)), ""])
+    for part in said.split(" & "):
+        assert (f" & {part.lstrip('!')} & " in found.replace("\n", " ")) == (part[0] != "!"), (part, found)
+    if "norm" in said and kind == "heatmap":
+        numbers = [float(text) for text in written(made) if re.fullmatch(r"\d?\.\d+", text)][:9]
+        assert numbers == pytest.approx(trace.shown.norms.ravel().tolist(), abs=6e-4)
+
+
+def test_the_steps_of_a_capped_row_with_a_sink_and_what_no_figure_can_show():
+    trace = trace_matrices("compute", given_from(CAPPED, "n.json"), Settings())
+    assert written(figure(trace, "steps")) == re.split(r" \| |\n", STEPS.strip())
+    assert not {"Self-attention, head 0"} & {*written(figure(trace_self("the cat", RANDOM), title=""))}
+    for kind, words, given, said in (
+        (
+            "links",
+            201,
+            {},
+            "--figure links draws up to 200 tokens; here are 201. --figure heatmap takes more.",
+        ),
+        ("bars", 201, {}, "--figure bars draws up to 200 tokens; here are 201. --top K shows the strongest."),
+        ("heatmap", 2, {"top": 1}, "--figure heatmap draws all weights, without --top."),
+        ("heads", 2, {"top": 1, "head": "all"}, "--figure heads draws all weights, without --top."),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            figure(trace_self("a " * words, replace(RANDOM, **given)), kind)
+    for count, rows in ((2, "1"), (4, "1, 2, 3"), (5, "1, 2, 3, ...")):
+        with pytest.warns(UserWarning, match=f"shows row 0 of those that match; -q {rows} would be another"):
+            figure(trace_self("a " * count + "b", replace(RANDOM, query="a")), "bars")
+    figure(
+        trace_self("a a b", replace(RANDOM, query="a")), "links"
+    )  # has room for both: no warning, which would be an error
+    trace = trace_self("a b", RANDOM)
+    with pytest.raises(UsageError, match="12,600 x 12,000 dots is too large"):
+        drawn(trace, "x.png", dpi=1200, size="10.5x10")
+    assert drawn(trace, "x.PNG").startswith(b"\x89PNG") and drawn(trace, None).startswith(b"<?xml")
+    assert b"tEXtTitle\x00Attention of ?" not in drawn(trace_self("日本", RANDOM), "x.png", "bars")
+
+
+def test_labels_are_cut_shrink_and_are_as_large_as_their_lines_let_them_be():
+    pen = fonts.pen_for(View(), [])
+    assert pen.shown("x" * 24) == "x" * 24 and pen.shown("a" * 20 + "bcdef") == "a" * 19 + "…" + "cdef"
+    assert pen.shown("\x1b") == "^["
+    sizes = {4.0 / 72 / 0.78 + 1e-9: 4.0, 4.0 / 72 / 0.78 - 1e-6: 0.0, 0.5: 11.0, 0.65: 13.0, 2.0: 18.0}
+    assert {pitch: fonts.font_of(pitch) for pitch in sizes} == pytest.approx(sizes)
+    lines = pen.folded("one two three", pen.width("one two", 10.0) + 2 * fonts.EDGE, 10.0)
+    assert lines == ["one two", "three"]
+    missing = fonts.Fonts(("DejaVu Sans",), frozenset("日本🦊"))
+    (note,) = fonts.missing_note(pen._replace(fonts=missing), ["日", "本"])
+    assert note == (
+        "No font here has U+65E5 (cjk unified ideograph-65e5) of '日', nor 2 more: the figure shows its code. "
+        "Install one of its script (cjk), such as Noto Sans."
+    )
+    (note,) = fonts.missing_note(pen._replace(fonts=missing._replace(missing=frozenset("🦊"))), ["fox🦊"])
+    assert (
+        note.startswith("No font here has U+1F98A (fox face) of 'fox🦊': the figure")
+        and "with outlines" in note
+    )
+    assert fonts.missing_note(pen._replace(fonts=missing, keeps_all=True), []) == []
 
 
 def test_signs_have_two_colours_and_all_heads_share_a_scale():
