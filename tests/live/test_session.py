@@ -14,8 +14,8 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import MATRICES, STEPS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, read_recording
-from attn_cli.live.scene import Hit, compose
-from attn_cli.live.session import begin, command_line, osc52, unsaid
+from attn_cli.live.scene import Hit, compose, slider
+from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
 from attn_cli.live.sources import MatricesSource, Question, TextSource, WeightsSource
 from attn_cli.live.text_line import prompt_for, save
 from attn_cli.settings import Settings, View
@@ -199,5 +199,33 @@ def test_a_recording_holds_times_to_the_millisecond_and_is_refused_where_they_le
             read_recording(str(path))
 
 
-def test_a_long_text_on_the_clipboard_is_utf_8():
+def test_what_is_copied_is_utf_8_and_where_it_is_and_each_file_is_asked_for_before_it_is_overwritten(
+    at, monkeypatch
+):
+    for variable in ("STY", "TMUX"):
+        monkeypatch.delenv(variable, raising=False)
     assert osc52("é") == "\x1b]52;c;w6k=\x07"
+    monkeypatch.setenv("STY", "1.pts")
+    assert copied().startswith("Copied to the clipboard where the terminal allows it (OSC 52).")
+    for name in ("a.svg", "b.svg", "attn-live.svg", "attn-live-1.svg"):
+        (at / name).write_text("mine")
+    prompt = prompt_for("write", session := session_of())
+    assert prompt.start == "attn-live-2.svg" and prompt.take("b.svg", True).endswith(
+        "a replay overwrites nothing."
+    )
+    for name in ("a.svg", "b.svg"):
+        assert prompt.take(name, False) == f"{name} exists. Enter again overwrites it; Esc does not."
+    assert prompt.take("b.svg", False) == "" and session.said == "Written: b.svg"
+    assert ((at / "a.svg").read_text(), (at / "b.svg").read_text()[:4]) == ("mine", "<svg")
+
+
+def test_panes_stand_below_or_beside_each_other_where_there_is_room_and_long_ones_say_where_they_are():
+    session = session_of()
+    for size, has_row in (((50, 13), True), ((49, 23), False), ((80, 13), True), ((80, 12), False)):
+        assert any("looks at" in line for line in scene(session, *size)[1]) == has_row
+    for width in (119, 120):
+        assert ("│" in scene(session, width, 30)[1][0]) == (width == 120)
+    assert slider(1.5, Terminal(80)) == "──────●────"  # 10 ln(1.5 / 0.05) / ln(20 / 0.05) = 5.7
+    last = scene(press(session, "help"))[1][19]
+    assert last.startswith("Esc: back. Arrows, PgDn: more (lines 1-19 of ")
+    assert scene(press(session, "move 999 0"))[0].scrolled == int(last.split(" of ")[1].rstrip(").")) - 19
