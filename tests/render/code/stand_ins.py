@@ -103,5 +103,4 @@ def libraries():
     functional.pad, functional.scaled_dot_product_attention = pad, attend
     keras.ops, keras.layers, ops.softmax = ops, SimpleNamespace(Attention=layer), softmax
     ops.cast, ops.convert_to_numpy = (lambda x, dtype: x.astype(dtype)), np.asarray
-    made = torch, nn, functional, keras, ops
-    return {one.__name__: one for one in made}
+    return {one.__name__: one for one in (torch, nn, functional, keras, ops)}

@@ -154,13 +154,9 @@ def framed(trace):
 
 def test_the_page_has_its_own_size_the_layers_and_the_tokens_and_a_table_says_how_much_of_them_it_shows():
     given = weights(2, 3, 4, 4)
+    # Its height: 350, 40 for each query, 200 for several heads; 480 to 960.
     for trace, height, shown, layers in (
-        (
-            show(given, [*HOSTILE, "d"]),
-            710,
-            (1, "0"),
-            [0, 1],
-        ),  # 350, 40 for each query, 200 for several heads
+        (show(given, [*HOSTILE, "d"]), 710, (1, "0"), [0, 1]),
         (show(given, settings=Settings(layer=1, head="2")), 510, (0, "2"), [1]),
         (show(given, settings=Settings(layer="all", head="1")), 710, (1, "1"), [0, 1]),
         (show(weights(5, 2)), 550, (0, "0"), [0]),
@@ -196,18 +192,14 @@ def test_the_page_has_its_own_size_the_layers_and_the_tokens_and_a_table_says_ho
         (trace_self("a b", Settings(**random, heads=2, head="1")), "Head 1", 13, r"\d?\.\d+"),
     ):
         captions, rows = captions_and_rows(trace)
-        assert captions[
-            0
-        ] == f"{caption}: rows are queries, columns are keys" and f"font-size:{size}px" in still(trace)
-        assert re.fullmatch(form, rows[1][1])
-        first = trace.shown_heads[0]
-        assert float(rows[1][1]) == pytest.approx(
-            (first.weights if first.norms is None else first.norms)[0, 0], rel=0.05
-        )
+        first, number = trace.shown_heads[0], rows[1][1]
+        right = (first.weights if first.norms is None else first.norms)[0, 0]
+        assert captions[0] == f"{caption}: rows are queries, columns are keys"
+        assert f"font-size:{size}px" in still(trace) and re.fullmatch(form, number)
+        assert float(number) == pytest.approx(right, rel=0.05)
     captions, rows = captions_and_rows(show(many := weights(31, 40)))
-    assert (len(rows), len(rows[0])) == (31, 31) and float(rows[1][30]) == pytest.approx(
-        many[0, 29], abs=6e-4
-    )
+    assert (len(rows), len(rows[0])) == (31, 31)
+    assert float(rows[1][30]) == pytest.approx(many[0, 29], abs=6e-4)
     assert "<p>The first 30 rows and 30 columns of 31 x 40.</p>" in still(show(many))
 
 
