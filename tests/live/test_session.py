@@ -58,6 +58,8 @@ mask compare command => attn compare TEXT --vary mask=none,causal
 off compare => attn self TEXT --without fox
 head compare => attn self TEXT --head head
 score compare open => attn explain TEXT --score dot -q jumped
+score open compare => attn compare TEXT --vary score=scaled,dot
+score compare close => attn self TEXT --score dot
 step step => attn explain TEXT --only x
 step -1 => attn explain TEXT --only output
 """
@@ -148,6 +150,8 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     assert session.said.startswith("b_q cannot hold 'nan'")
     assert command_line(session.state, session.seen) == "attn compute ./-given.json"
     assert "were typed are not in that file" in unsaid("", session.state.question, 1)
+    small = scene(session)[1][:4]
+    assert scene(press(session, "large"))[1][:4] == small
     press(session, "undo")
     assert (session.state.pane, session.said) == (MATRICES, "")
 
@@ -199,6 +203,14 @@ def test_a_recording_holds_times_to_the_millisecond_and_is_refused_where_they_le
             read_recording(str(path))
 
 
+def test_a_mask_that_was_given_is_followed_by_the_first_rule(tmp_path):
+    path = tmp_path / "mask.json"
+    path.write_text("[[1, 0], [1, 1]]")
+    session = press(session_of("she likes", mask=str(path), mask_true="allowed"), "mask")
+    settings = session.state.question.settings
+    assert (settings.mask, settings.mask_true, session.said) == ("none", None, "")
+
+
 def test_what_is_copied_is_utf_8_and_where_it_is_and_each_file_is_asked_for_before_it_is_overwritten(
     at, monkeypatch
 ):
@@ -226,6 +238,10 @@ def test_panes_stand_below_or_beside_each_other_where_there_is_room_and_long_one
     for width in (119, 120):
         assert ("│" in scene(session, width, 30)[1][0]) == (width == 120)
     assert slider(1.5, Terminal(80)) == "──────●────"  # 10 ln(1.5 / 0.05) / ln(20 / 0.05) = 5.7
+    assert scene(press(session, "step"))[1][0].startswith("Step 1 of 8; d: the next")
+    assert "Copied to" not in " ".join(scene(press(session, "command"))[1])
+    session.commands.append(command_line(session.state, session.seen))
+    assert "Copied to" in " ".join(scene(session)[1])
     last = scene(press(session, "help"))[1][19]
     assert last.startswith("Esc: back. Arrows, PgDn: more (lines 1-19 of ")
     assert scene(press(session, "move 999 0"))[0].scrolled == int(last.split(" of ")[1].rstrip(").")) - 19
