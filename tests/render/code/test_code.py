@@ -101,6 +101,7 @@ TRACES = {
     "bottom right": lambda: computed(QKV, mask="causal-bottom-right"),
     "rows shut by causal-bottom-right": lambda: computed({**QKV, "Q": drawn(8, 4)}, mask="causal-bottom-right"),
     "Q, K and V": lambda: computed(QKV),
+    "all of one head": lambda: computed(QKV, head="all"),
     "position scores": lambda: computed({**QKV, "position_scores": drawn(3, 5)}),
     "position scores and mask": lambda: computed({**QKV, "position_scores": drawn(3, 5), "mask": SHUT}),
     "capped, with a sink": lambda: computed(
@@ -226,8 +227,8 @@ def test_scripts_are_as_a_formatter_leaves_them(tmp_path):
 def test_a_token_is_the_same_text_when_python_reads_it_back_and_readable_letters_stay_readable():
     for token in HOSTILE:
         assert ast.literal_eval(string(token)) == token and visible(string(token)) == string(token)
-    found = [string(word) for word in ("café", "日本", "don't", "it’s", "\u202e", '"')]
-    assert found == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'"]
+    found = [string(word) for word in ("café", "日本", "don't", "it’s", "\u202e", '"', "'\"")]
+    assert found == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'", '"\'\\""']
 
 
 def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_and_inert():
@@ -268,7 +269,7 @@ def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_an
     assert (
         string("\\ café") == '"\\\\ café"'
         and string("\u0301") == '"\\u0301"'
-        and string("e\u0301") == '"e\u0301"'
+        and string("e\u0301\u0301") == '"e\u0301\u0301"'
     )
 
 
@@ -278,7 +279,8 @@ def test_a_number_is_the_same_when_python_reads_it_back(x):
 
 
 SAYS = """
-masked numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; Masked self-attention: 4 queries (rows) x 4 keys
+masked numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; what attn masked shows
+hostile tokens numpy => [i]!r:>20}
 window numpy => <= 1 ; temperature 0.5 mask window:1; True = may attend ; ! head
 a layer below numpy => W_o has 256 x 256 numbers ; !layer_output ; X is the output of layer 1.
 a layer below torch => weights roles-deep, learned, layer 2, layout ; head 3, one of 8 left out the layer's output:
@@ -295,7 +297,7 @@ position scores torch => attn_mask=position_scores, ; masked_scores = scaled_sco
 roles, mean torch => in each head weights = softmax(Q K^T / sqrt(32) + position) and output = weights V, and then
 roles, mean keras => weights roles, learned, layer 0, layout in-out (x W) score ; True = may attend head the mean of 11
 roles, mean numpy => 11 heads: each takes its share ; All heads have the same values. ; The mean of the heads.
-roles, dot keras => (Q K^T / 4.0 + position) ; score dot products, not scaled temperature 4.0 mask none head rela
+roles, dot keras => (Q K^T / 4.0 + position) ; !in each ; score dot products, not scaled temperature 4.0 mask
 roles, dot numpy => Not scaled, but divided by the temperature. ; scaled as the scores are.
 roles, all numpy => head all 11 ; scaled as dot products would be. ; Head relations, the one that attn shows first.
 a head of two, of W x numpy => given by numbers.json, 4 numbers each weights given by ; layout out-in (W x)
