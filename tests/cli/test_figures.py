@@ -54,6 +54,49 @@ def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_or_layers_that
     assert here(*deep, "--layer", "0").code == 0
 
 
+# Half the temperature squares the odds: .756 / .244 = 3.10 becomes 9.6, which is .906 / .094; twice is their root.
+SIDES = """
+1,0.5 => .756 .244 .322 .678 the cat key 1 .906 .094 .183 .817 the cat key 0.5 +.150 -.150 -.138 +.138 the cat key \
+0.5_minus_1 the cat query weight .094 .500 .906 difference -.150 .000 +.150
+1,0.5,2 => .756 .244 .322 .678 the cat key 1 .906 .094 .183 .817 the cat key 0.5 .638 .362 .408 .592 the cat key 2 \
+the cat query weight .094 .500 .906
+"""
+
+
+def texts_of(*line):
+    found = re.findall(r"<text[^>]*>([^<]*)</text>", here(*line, "-f", "svg").out)
+    return " ".join(text.replace(" ", "_") for text in found)
+
+
+@needed
+@pytest.mark.parametrize("line", SIDES.strip().replace("\\\n", "").splitlines())
+def test_sides_stand_beside_each_other_in_one_scale_and_the_difference_of_two(line):
+    values, _, expected = line.partition(" => ")
+    line = ("compare", "the cat", "-e", "random", "--vary", f"temperature={values}", "--figure", "heatmap")
+    assert texts_of(*line) == f"Self-attention_by_temperature {expected}"
+
+
+# The rollout by hand: of each layer, half the mean of its heads and half the identity; (.775 .225) times (.6875 .25).
+LAYERS = """
+--layer all --head all --figure heads => Self-attention,_2_heads_in_each_of 2_layers head_0 a b layer_0 head_1 \
+head_0 a b a b layer_1 head_1 a b weight .000 .500 1.00
+--layer all --head rollout --figure heatmap => Self-attention,_attention_rollout .589 .411 .338 .663 a b key a b \
+query weight .250 .500 .750 weights .338_to_.663
+--layer 1 --head 1 --figure links => Self-attention,_head_1 query key a b a b weight 0.900 0.450 0.225
+--head all --figure heads -q b --shades full => Self-attention,_2_heads head_0 b a b head_1 a b weight .000 .500 1.00 \
+full_scale
+"""
+
+
+@needed
+@pytest.mark.parametrize("line", LAYERS.strip().replace("\\\n", "").splitlines())
+def test_figures_of_layers_name_them_and_a_rollout_has_the_numbers_of_all(line, at):
+    weights = [[[[0.5, 0.5], [1, 0]], [[0.25, 0.75], [0, 1]]], [[[1, 0], [0, 1]], [[0.1, 0.9], [0.8, 0.2]]]]
+    np.savez("w.npz", attentions=weights, tokens=["a", "b"])
+    options, _, expected = line.partition(" => ")
+    assert texts_of("show", "w.npz", *options.split()) == expected
+
+
 @needed
 def test_a_difference_runs_as_far_below_zero_as_above_it_and_to_one_with_full_shades():
     line = ["compare", "the cat sat", "--vary", "temperature=1,0.5", "--figure", "heatmap", "-f", "svg"]

@@ -26,7 +26,7 @@ from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script
 from attn_cli.render.code.literals import call_lines, matrix, number, row_label, safe_name, string, vector
 from attn_cli.render.screen.text import cells
-from tests.models.checkpoints.by_hand import small_gpt2
+from tests.models.checkpoints.by_hand import small_gpt2, small_gpt_oss
 from tests.render.code.stand_ins import libraries
 from tests.shell import attn, refused, told
 
@@ -245,15 +245,18 @@ def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_an
     assert vector("v", ["x" * 44 + ",", "日" * 24 + ","]) == ["v = [" + "x" * 44 + ", " + "日" * 24 + "]"]
     filled = vector("v", ["x" * 44 + ",", "日" * 24 + ",", "y,"])
     assert filled == ["v = [", "    " + "x" * 44 + ", " + "日" * 24 + ",", "    y,", "]  # fmt: skip"]
-    row = [0.5] * 18  # 8 spaces, [, 18 times 3 digits, 17 times a comma and a space, ], and a comma: 99
+    row = [
+        *[0.5] * 17,
+        0.25,
+    ]  # 8 spaces, [, 17 times 3 digits and 4, 17 times a comma and a space, ], and a comma: 100
     around = "a(", ")"
     for label, last in (("", ""), ("long", "")):
         assert (
-            matrix("m", np.array([row]), around, [label])[2] == f"        [{', '.join(['0.5'] * 18)}],{last}"
+            matrix("m", np.array([row]), around, [label])[2] == f"        [{', '.join(map(str, row))}],{last}"
         )
     assert matrix("m", np.array([[0.5]]), around, ["she"])[2] == "        [0.5],  # she"
-    above, first, *_ = matrix("m", np.array([[*row, 0.25]]), around, ["she"])[2:]
-    assert (above, first) == ("        # she", f"        [{', '.join(['0.5'] * 18)},")
+    above, first, *_ = matrix("m", np.array([[*row[1:], 0.125]]), around, ["she"])[2:]
+    assert (above, first) == ("        # she", f"        [{', '.join(map(str, row[1:]))},")
     names = {"a/b/c.txt": "c.txt", 'x"y': "x'y", "é": "\\xe9", "n" * 60: "n" * 57 + "...", "n" * 57: "n" * 57}
     assert {name: safe_name(name) for name in names} == names
     labels = {"fox": "fox", "don't": '"don\'t"', "שלום": ascii("שלום"), "日本": "日本", "3": "3", "+": "'+'"}
@@ -333,6 +336,7 @@ def test_what_it_prints():
         (numbers, computed(given)),
         (r"(?s).*'she'   1\.0000   masked.*", random("she likes", mask="causal")),
         (one, random(query="hot", top=1)),
+        (r"(?s).*\n *'she' 'she' 1\.0000\n.*", random("she likes", top=2, mask="causal")),
         ("[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*", TRACES["hostile tokens"]()),
     ):
         _, printed = ran(script(trace, "numpy"))
@@ -348,6 +352,10 @@ def test_what_a_model_computes_is_not_said_to_be_given_and_too_many_numbers_are_
     assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
     assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
     assert "given" not in source
+    trace = trace_self("dabca", Settings(model=small_gpt_oss(at / "gpt_oss"), temperature=2.0))
+    close(trace, ran(source := script(trace, "numpy"))[0])
+    assert "Queries and keys (rotated by their positions) and values of head 0." in source
+    assert "; sink)" in source and "+ position" not in source
     many, long = ("the cat sat on a mat " * 4, "--head", "all"), ("a " * 2000, "-e", "random")
     for why, *line in (("201 tokens", "a " * 201), ("one head", *many), ("2,000 tokens", *long)):
         said = refused("self", *line, "-f", "code:numpy")

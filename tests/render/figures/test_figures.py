@@ -106,6 +106,8 @@ def test_a_figure_has_the_size_that_is_asked_for_and_fits_into_it(kind, size):
 def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades_and_a_small_one_names_fewer_tokens():
     with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
         check_layout(figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4)))
+    with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
+        figure(trace_cross("she", words(100), RANDOM), size=(4, 4))
     blocks = written(figure(trace_self(words(1100), RANDOM), "heatmap"))
     assert "0" in blocks and "1,100" not in blocks  # each has the number of its first word
     trace = trace_self("the cat sat", RANDOM)
@@ -279,7 +281,7 @@ def test_the_steps_of_a_capped_row_with_a_sink_and_what_no_figure_can_show():
     trace = trace_self("a b", RANDOM)
     with pytest.raises(UsageError, match="12,600 x 12,000 dots is too large"):
         drawn(trace, "x.png", dpi=1200, size="10.5x10")
-    assert drawn(trace, "x.PNG").startswith(b"\x89PNG") and drawn(trace, None).startswith(b"<?xml")
+    assert drawn(trace, "x.PNG") == drawn(trace, "x.png") and drawn(trace, None).startswith(b"<?xml")
     assert b"tEXtTitle\x00Attention of ?" not in drawn(trace_self("日本", RANDOM), "x.png", "bars")
 
 
@@ -309,6 +311,9 @@ def test_signs_have_two_colours_and_all_heads_share_a_scale():
     trace = trace_self("the cat sat", RANDOM)
     for kind, has_signs in (("steps", True), ("heatmap", False)):  # the ends of the scale that goes both ways
         assert bool(re.search(b"#542788|#b35806", drawn(trace, "x.svg", kind))) == has_signs
+    positive = {name: value for name, value in CAPPED.items() if name in "QKV"}
+    trace_of_positive = trace_matrices("compute", given_from(positive, "n.json"), Settings())
+    assert not re.search(b"#542788|#b35806", drawn(trace_of_positive, "x.svg", "steps"))
     assert b"#08306b" in drawn(trace, "x.svg", "bars")
     assert b"#08306b" not in drawn(trace, "x.svg", "bars", color="never")
     trace = trace_self("the cat sat", EVERY)
