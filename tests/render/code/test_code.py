@@ -289,6 +289,7 @@ a layer below torch => weights roles-deep, learned, layer 2, layout ; head 3, on
 W_o numpy => layer_output = ; + b_o ; head 1, one of 2 ; The output projection, which joins ; !left out
 W_o, W x torch => layer_output = torch.cat([*head_outputs], dim=-1) @ W_o.T ; !b_o ; The mean of the heads.
 a row shut numpy => [False, False, False, False, False], q1 ; score dot products, not scaled mask ; Not scaled.
+a row shut numpy => The mask. True = may attend.
 a row shut keras => A query that may attend to nothing would get NaN; its weights are set to zero here.
 a row shut in two heads torch => Older versions of PyTorch give NaN, not zeros, where nothing is allowed. ; !removes it
 wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np ; K = X W_k, V = X W_v. They are written out
@@ -306,12 +307,13 @@ a head of two, of W x numpy => given by numbers.json, 4 numbers each weights giv
 a head of two, of W x torch => W x for each row x, which is X W^T. ; of head 1, as (out, in). ; The biases.
 a head of two torch => values: x W for each row x. ; in one call. ; [None] adds an axis for heads, and [0] removes it.
 the mean of heads, cosine torch => cos(Q, K) ; score cosines, not scaled
-rows and links numpy => vectors random, 4 numbers each, seed 0 weights random, seed 0, layout ; rows = [0, 2] ; at most 2.
+rows and links numpy => vectors random, 4 numbers each, seed 0 weights random, seed 0, l ; rows = [0, 2] ; at most 2.
 capped, with a sink numpy => softmax(2.0 tanh(Q K^T x 0.3 / 2.0) / 4.0 + position; sink) and ; 3 queries (rows) x 5
 capped, with a sink torch => matrices given by numbers.json Q, K, V as given score ; times 0.3, capped at 2.0 t
 capped, with a sink keras => Scaled by the factor that was given, and divided by the temperature. ; !keras.layers
 a head of identity numpy => W_q, W_k and W_v are the identity: ; Head 1 takes columns 2 to 3. ; X[:, 2:4]
-one token keras => Softmax over a single key: 1 whatever its score ; !keras.layers
+one token keras => Softmax over a single key: 1 whatever its score ; !keras.layers ; !import keras
+self keras => import keras from keras import ops ; its_weights[0]
 X and a context torch => A vector for each token of the text. ; A vector for each token of the context.
 links of all heads numpy => for name, of_head, made in zip(names, head_weights, head_outputs) ; names = ["0", "1"]
 """  # and what with an ! is not there
@@ -330,11 +332,13 @@ def test_what_it_prints():
     """Four digits; masked is not zero; rows and links that were asked for; and no token is obeyed."""
     given = {"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}
     numbers = r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n"
-    one = r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n"
+    hot = random(query="hot", top=1)
+    key = hot.key_tokens[hot.weights[2].argmax()]
+    one = rf"[^\n]*\nweights\n *'hot' '{key}' 0\.\d{{4}}\noutput\n *'hot' [ \d.-]+\n"
     for wanted, trace in (
         (numbers, computed(given)),
         (r"(?s).*'she'   1\.0000   masked.*", random("she likes", mask="causal")),
-        (one, random(query="hot", top=1)),
+        (one, hot),
         (r"(?s).*\n *'she' 'she' 1\.0000\n.*", random("she likes", top=2, mask="causal")),
         ("[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*", TRACES["hostile tokens"]()),
     ):
