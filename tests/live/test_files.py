@@ -96,8 +96,9 @@ def test_a_command_line_holds_no_control_bash_reads_the_text_back_and_what_it_ca
 def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
     for variable in ("STY", "TMUX"):
         monkeypatch.delenv(variable, raising=False)
-    assert osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
+    assert (osc52("attn"), osc52("é")) == ("\x1b]52;c;YXR0bg==\x07", "\x1b]52;c;w6k=\x07")
     monkeypatch.setenv("STY", "1.pts")
+    assert copied().startswith("Copied to the clipboard where the terminal allows it (OSC 52).")
     parts = osc52("attn " * 500).split("\x1b\\")
     assert all(part.startswith("\x1bP") and len(part) <= 702 for part in parts[:-1]) and not parts[-1]
     monkeypatch.setenv("TMUX", "/tmp/tmux")

@@ -15,7 +15,7 @@ from attn_cli.live.keys import MATRICES, STEPS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, read_recording
 from attn_cli.live.scene import Hit, compose, slider
-from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
+from attn_cli.live.session import begin, command_line, unsaid
 from attn_cli.live.sources import MatricesSource, Question, TextSource, WeightsSource
 from attn_cli.live.text_line import prompt_for, save
 from attn_cli.settings import Settings, View
@@ -211,14 +211,7 @@ def test_a_mask_that_was_given_is_followed_by_the_first_rule(tmp_path):
     assert (settings.mask, settings.mask_true, session.said) == ("none", None, "")
 
 
-def test_what_is_copied_is_utf_8_and_where_it_is_and_each_file_is_asked_for_before_it_is_overwritten(
-    at, monkeypatch
-):
-    for variable in ("STY", "TMUX"):
-        monkeypatch.delenv(variable, raising=False)
-    assert osc52("é") == "\x1b]52;c;w6k=\x07"
-    monkeypatch.setenv("STY", "1.pts")
-    assert copied().startswith("Copied to the clipboard where the terminal allows it (OSC 52).")
+def test_each_file_is_asked_for_before_it_is_overwritten(at):
     for name in ("a.svg", "b.svg", "attn-live.svg", "attn-live-1.svg"):
         (at / name).write_text("mine")
     prompt = prompt_for("write", session := session_of())

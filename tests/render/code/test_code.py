@@ -1,6 +1,7 @@
 """Scripts that recompute a result: run, their weights and output are the trace's own, in every framework.
 
-PyTorch and Keras run where they are installed. With ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests.
+PyTorch and Keras run where they are installed; elsewhere NumPy stands in for them. With
+ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests.
 """
 
 import ast
