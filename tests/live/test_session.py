@@ -73,10 +73,12 @@ def test_a_command_varies_the_one_setting_that_changed_and_is_of_the_pane_that_i
 
 
 def test_no_command_varies_two_settings_at_once():
-    session = press(
-        session_of(projection="roles-deep"), "head", "layer", "compare"
-    )  # another layer: its first head
-    assert command_line(session.state, session.seen) == f"attn self '{FOX}' -p roles-deep --layer 0"
+    session = session_of()
+    session.press("hotter")
+    session.press("score")  # before the first is answered
+    answer(session)
+    press(session, "compare")
+    assert command_line(session.state, session.seen) == f"attn self '{FOX}' --score dot -t 1.2"
 
 
 def test_a_session_begins_at_the_strongest_key_of_the_row_in_focus_and_undoes_500_steps():

@@ -253,6 +253,8 @@ def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and
     assert record["layers"][0]["heads"][0]["about"] == taught
     said = part(text, "<summary>What", "</details>")
     assert f"{ABOUT_NORMS} Head relations, one of 11, was taught to look from a word to its governor" in said
+    head = shown(typed("self", FOX))[1]["layers"][0]["heads"][0]  # with which other sentences are computed
+    assert {"W_q", "R", "b"} <= head.keys() and head["W_v"] is None
     none = shown(typed("self", "she", words=0))[1]
     empty = f"{NO}it carries no words to type with (attn page carries some)."
     assert "q" in none["layers"][0]["heads"][0] and "q" not in record["layers"][0]["heads"][0]
