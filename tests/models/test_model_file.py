@@ -294,6 +294,7 @@ def test_what_a_file_says_of_its_heads_is_known_as_far_as_it_can_be_and_layers_r
     ):
         told = ("m", 3, ("a", "b"), on, about, *shares, values, True, True)
         assert model.learned(layer, head) == told
+    assert read_model(files(3).projection).learned(2, "mine").values == "learned"
     assert model.clear_lead("relations", "it") == (0.25, "it, its", 9, 8)
     assert model.clear_lead("mine", "it") is None
     assert [model.layer_of(name) for name in ("relations", "0", "no", None)] == [2, None, None, None]
