@@ -138,7 +138,7 @@ def _projected(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     matrix, tokens, i = getattr(head, name), trace.query_tokens, trace.focus[0]
     if matrix is None:
         return
-    if repeats_x(trace, head, name):
+    if len(tokens) > 1 and repeats_x(trace, head, name):
         more = f"{count(len(tokens) - 1, 'more row', 'more rows')}, as in X"
         yield _wide(name.upper(), [tokens[i]], matrix[[i]])._replace(more=more)
         return

@@ -48,15 +48,6 @@ The trophy did not fit into the suitcase because it was big
 """
 
 
-def test_the_screen_stays_within_sixty_lines_of_eighty_cells():
-    for text in TEXTS.strip().splitlines():
-        lines = screen(text).splitlines()
-        assert len(lines) <= 60 and max(map(len, lines)) <= 80
-    sizes = [("a b c d e f", "16"), ("a b c d e f", "200"), (" ".join(f"word{i}" for i in range(30)), "4")]
-    narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
-    assert abs(wide - narrow) <= 2 and more < wide + 3 * 24  # it grows with the words, not with the vectors
-
-
 def test_its_row_and_because_stand_in_the_first_24_lines_and_it_stays_within_sixty_of_eighty_cells():
     for text in TEXTS.strip().splitlines():
         lines = screen(text).splitlines()
