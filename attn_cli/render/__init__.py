@@ -121,7 +121,7 @@ class Bars(NamedTuple):
 
     def length(self, value: float | None) -> float:
         """Return the length of a value's bar, 0 to 1."""
-        return 0.0 if value is None or self.largest <= 0 else min(1.0, value / self.largest)
+        return 0.0 if value is None or self.largest <= 0 else value / self.largest
 
 
 class Maps(NamedTuple):
@@ -155,7 +155,11 @@ LONGEST = 24  # characters of a token in a sentence
 
 
 def short(token: str) -> str:
-    """Return a token for use in a sentence, its middle left out if it is very long."""
+    """Return a token for use in a sentence, its middle left out if it is very long.
+
+    >>> short("abcdefghijklmnopqrstuvwx"), short("abcdefghijklmnopqrstuvwxyz")
+    ('abcdefghijklmnopqrstuvwx', 'abcdefghijklmnop...wxyz')
+    """
     return token if len(token) <= LONGEST else f"{token[:16]}...{token[-4:]}"
 
 
@@ -180,7 +184,11 @@ def joined(words: Sequence[str]) -> str:
 
 
 def listed(words: Sequence[str], most: int = 8) -> str:
-    """Join words for a sentence, at most so many of them."""
+    """Join words for a sentence, at most so many of them.
+
+    >>> listed("ab", most=2), listed("abc", most=2)
+    ('a, b', 'a, b and 1 more')
+    """
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -188,8 +196,8 @@ def listed(words: Sequence[str], most: int = 8) -> str:
 def share(weight: float) -> str:
     """Return a weight for a sentence or a list: three decimals, or two significant digits if it is small.
 
-    >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
-    ('0.336', '0.0011', '1.000', '0.000')
+    >>> share(0.3357), share(0.01), share(0.00106), share(1.0), share(0.0)
+    ('0.336', '0.010', '0.0011', '1.000', '0.000')
     """
     return fixed(weight, 3) if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
 
@@ -197,8 +205,8 @@ def share(weight: float) -> str:
 def four(value: float) -> str:
     """Return a number with four decimals, or in powers of ten where these would show nothing or too much.
 
-    >>> four(0.71464), four(0.0), four(2.5e-7), four(1234567.8)
-    ('0.7146', '0.0000', '2.50e-07', '1.2346e+06')
+    >>> four(0.71464), four(0.0), four(-2.5e-7), four(0.00005), four(1e5), four(-1234567.8)
+    ('0.7146', '0.0000', '-2.50e-07', '0.0001', '1.0000e+05', '-1.2346e+06')
     """
     if abs(value) >= 1e5:
         return f"{value:.4e}"
@@ -208,8 +216,8 @@ def four(value: float) -> str:
 def plain(value: float, digits: int = 4) -> str:
     """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
 
-    >>> plain(12.5), plain(-12.33567), plain(0.33567137), plain(2.0), plain(1e-9), plain(-2e6)
-    ('12.5', '-12.3357', '0.3357', '2', '1e-09', '-2e+06')
+    >>> plain(12.5), plain(-12.33567), plain(0.33567137), plain(2.0), plain(-1e-9), plain(-2e6), plain(1e6)
+    ('12.5', '-12.3357', '0.3357', '2', '-1e-09', '-2e+06', '1e+06')
     """
     if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
         return f"{value:.{digits}g}"

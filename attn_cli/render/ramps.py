@@ -191,6 +191,8 @@ def weight_range(least: float, most: float, even: float) -> ShadeRange:
 
     >>> [round(x, 3) for x in weight_range(0.28, 0.38, even=1 / 3)[:2]], weight_range(0.2, 0.6, even=1 / 3)[:2]
     ([0.163, 0.497], (0.2, 0.6))
+    >>> weight_range(0.25, 0.75, even=1 / 2).held, weight_range(0.8, 1.0, even=1 / 2).most
+    (None, 1.0)
     """
     if most - least >= even:
         return ShadeRange(least, most)

@@ -318,6 +318,6 @@ def test_five_thousand_words_are_condensed_in_little_memory_and_little_ink():
 
 
 def test_differences_that_two_digits_would_show_as_zeros_have_three_or_none():
-    for largest, numbers in ((0.003, 1), (0.006, 3), (1.5, 2)):
+    for largest, numbers in ((4e-4, 2), (5e-4, 1), (0.003, 1), (0.005, 3), (1.0, 3), (1.5, 2)):
         block = Matrix(["a"], ["b"], np.array([[largest]]), is_difference=True)
         assert sum(rung.format is not None for rung in rungs(block)) == numbers

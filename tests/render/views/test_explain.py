@@ -142,6 +142,8 @@ def test_every_step_has_names_and_a_small_input_shows_every_matrix_as_long_as_it
     assert len(names) == len(set(names))
     for step, those in NAMES.items():
         assert {chosen_steps(name, None).only for name in (*those, step, step.upper())} == {(step,)}
+    assert chosen_steps(" weights , scores ", None) == (("scores", "weights"), False, False)
+    assert chosen_steps(None, " softmax ") == (("weights", "output"), False, True)
     (at / "tiny.txt").write_text("she 0.2 0.9\nlikes 0.5 0.1\ncoffee 0.9 0.3\n")
     lines = screen(SHE, "-e", str(at / "tiny.txt")).splitlines()
     assert "Every matrix" in lines and len(lines) <= 60
