@@ -49,7 +49,7 @@ def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
         yield _reason(trace, row, one, ", the runner-up" if one.rival_index in order[1:2] else "")
     if (more := len(found) - MOST_RIVALS) > 0:
         yield f"{count(more, 'more place', 'more places')} of {quoted(found[-1].rival)}: the table has them."
-    if trace.settings.versus is not None and order[0] in trace.named_rivals:
+    if order[0] in trace.named_rivals:
         yield f"{_named(trace, row, order[0])} is the winner."
     if found and row.position is not None:
         yield _alone(trace, row, row.position)

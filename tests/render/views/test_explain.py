@@ -85,6 +85,31 @@ FOX --mask window:1 => a mix of the words that it may look at
 "zzqx fox" -p identity -q zzqx => as for "zzqx", word2vec has no vector
 FOX --head mean => ! The output of
 "the cat the dog the hen the cow" -q the => 1 more row matches ; Where these numbers come from: the row of "the" (0)
+SHE --only v,w => V = X, for W_v is the identity ; 2 more rows, as in X ; each word passes on its own vector.
+SHE -p roles-deep --only x,w => it comes out of the layers below. ; W_v was fitted so that each word passes
+SHE -p language --only x,w => W_v was learned with the rest ; are its word vector plus what its spelling adds.
+SHE -p identity --only x => word2vec learned it from the words near it in much text.
+SHE -e random --only x,w => drawn at random from seed 0 and the word itself. ; W_q, W_k, W_v [4 × 4]
+"the cat" -e random --pad 1 -q <pad> --only x => it is padding, which starts as zeros.
+"zzqx fox" -q zzqx --only x => word2vec has no vector for it, and roles starts from its spelling.
+"zzqx fox" -q zzqx --only x --oov subword => one that is guessed from the parts of its spelling, and what its
+"zzqx fox" -q zzqx --only x -p identity --oov subword => and one is guessed from the parts of its spelling.
+"zzqx fox" -q zzqx --only x -p identity --oov random => no vector for it, and random numbers stand in.
+"zzqx fox" -q zzqx --only x -p identity --oov zero => no vector for it, and zeros stand in.
+"zzqx foks" -q foks --oov nearest => as for "foks", it is that of "folks"
+SHE --mask window:0 -q likes => (window:0) hides 2 words from "likes": they get no weight.
+SHE --mask causal --without she -q likes => It hides the 1 word after "likes":
+FOX --mask causal -q The --versus dog => The mask: "The" may not look at "dog".
+FOX -q dog => No mask here. A causal mask (--mask causal) hides from a word those after it:
+she -q she => ! lead: ; ! looks most
+SHE => she, 1 word back: distance = (16.4624 + 0.5234) / √32 = 3.0027 ; ! coffee, 1 word on: ; e^1.9724 = 7.19
+SHE --steps => coffee, 1 word on: distance = (3.9138 + 0.7476) / √32 = 0.824 ; --head next shows another.
+SHE --steps => relations, one of 11, was taught to look from a word to its governor (the word it depends on)
+SHE --steps => on treebanks (ewt-train, childes-train, eslspok-train), and is not a large language model.
+SHE --steps => "likes" scores highest with itself: -47.352. ; adds 3.003 to the score of "likes" and "she"
+SHE --steps --mask causal => How often it is right under a mask was not measured.
+SHE --steps --score dot --tokenizer characters => right with dot scores and on characters was not measured.
+SHE -p language --steps => Head article of layer 0, one of 8, was not trained for any relation; it was found
 SHE --only mask => there is no mask
 SHE --only positions => --positions sinusoidal
 "a b c" -e random --positions sinusoidal --pad 2 --pad-side right -q c --only positions => "c" stands at place 2,
