@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
+from attn_cli.io.types import replace
 from attn_cli.models.model_file import named
 from attn_cli.render import four
+from attn_cli.render.views import origins
 from attn_cli.render.views.swap import _decided
 from attn_cli.render.walk import NAMES, STEPS, chosen_steps
 from attn_cli.teach.compare import Swap
@@ -129,6 +131,53 @@ def test_it_says_so(line):
     shown = said(*({"FOX": FOX, "SHE": SHE}.get(word, word) for word in shlex.split(args)))
     for sentence in sentences.split(" ; "):
         assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
+
+
+WITHOUT = "ithout what it adds for the distance, it is right for 40.0%: it relies mainly on"
+# What is known of a head, where it differs from FACTS, and what is said of it, or (!) not.
+FACTS = {"accuracy": 0.5, "baseline": 0.3, "precision": 0.6, "hard": 0.25, "content": 0.4}
+TOLD = [
+    (
+        {},
+        "is right for 50.0% of the words that have the relation; the best fixed distance is right for 30.0%.",
+    ),
+    ({}, f"Where that distance is wrong, it is right for 25.0%; w{WITHOUT} the words themselves."),
+    ({"content": 0.39}, "right for 39.0%: it needs both, the words and their distance."),
+    ({"hard": 0.24}, f"right for 24.0%; w{WITHOUT} distance."),
+    ({"hard": None}, f"Of its strongest links to another word, 60.0% are right. W{WITHOUT} distance."),
+    ({"precision": None}, "!Of its strongest links"),
+    ({"accuracy": None}, "and is not a large language model. How often it is right was not measured."),
+    (
+        {"model": "m", "trained_on": ("a.conllu", "b.jsonl")},
+        "m was trained with attn learn train on a treebank (a)",
+    ),
+    (
+        {"trained_on": ("a.x", "b.JSONL")},
+        "on a treebank (a) and passages with marked pronouns (b), and is not",
+    ),
+    (
+        {"about": "at its like kind", "layers": 2},
+        "look at its like kind (noun or verb, one or many: what U tells",
+    ),
+    (
+        {"about": None, "taught": False},
+        "given no relation to find: it learned what helps the layers above it.",
+    ),
+    (
+        {"model": "m", "taught": False},
+        "m was trained with attn learn language to guess the next word of running",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), TOLD, ids=str)
+def test_what_a_learned_head_relies_on_and_was_trained_for_follows_from_its_scores_and_texts(
+    change, sentence
+):
+    trace = trace_self(SHE)
+    facts = trace.learned._replace(**FACTS | change)
+    shown = " ".join(origins.learned(replace(trace, learned=facts)))
+    assert sentence in shown if sentence[0] != "!" else sentence[1:] not in shown
 
 
 def test_other_rows_worth_a_look_are_those_that_look_beyond_a_neighbour_the_firmest_first():
