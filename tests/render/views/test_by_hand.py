@@ -4,15 +4,24 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from attn_cli.io.terminal import Terminal
+from attn_cli.models.logit_parts import Part
+from attn_cli.pipeline.effect import Effect, Patch, Without, Word
+from attn_cli.pipeline.verify import Figure, Verdict
+from attn_cli.render import Say
+from attn_cli.render.formats import render_blocks
+from attn_cli.render.views import effect, patch, verify
+from attn_cli.settings import View
 from tests.docs import alike
 from tests.shell import here
 
 PAGE = (Path(__file__).parent / "by_hand.txt").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^(\w+\.\w+): (.*)", PAGE.partition("$ attn ")[0], re.M))
 # Each command with what it prints, of a document behind its style or preamble; ... stands for what is left out.
-SCREENS = [block.partition("\n")[::2] for block in PAGE.split("\n$ attn ")[1:]]
+SCREENS = [block.partition("\n")[::2] for block in PAGE.partition("\n$ made ")[0].split("\n$ attn ")[1:]]
 BEFORE = re.compile(r"(?s)^.*(?=<body|\\(attntitle|begin\{document\}))")
 
 
@@ -30,3 +39,53 @@ def test_a_whole_screen_is_as_it_was_checked_by_hand(at, line, wanted):
     text, parts = shown(line), wanted.rstrip("\n").split("\n...\n")
     is_alike = alike(wanted.splitlines(), text.splitlines())
     assert is_alike or (len(parts) > 1 and all(part in text for part in parts)), text
+
+
+# Screens of what a model would have to compute, which here is made up; they stand behind the others, with their names.
+HEADS = [
+    Part("head", value, n // 3, n % 3, "self") for n, value in enumerate((0.5, -1.5, 0, 0.25, 12, -0.75))
+]
+OTHERS = [Part("embedding", 1.0), Part("mlp", 2.0, 0), Part("mlp", -3.0, 1), Part("attention bias", 0.25, 0)]
+LEFT = zip((9.5, 12.5, 10.25, 10, 4.25, 11), (0.4, 0.625, 0.5, 0.5, 0.125, 0.5), strict=True)
+SEA, LAKE, TEXT = Word(" sea", 1), Word("lake", 2), (*"abcdefghij",)
+EFFECT = Effect(
+    *("m", TEXT, 9, False, SEA, LAKE, 10.25, 0.5, 1, None, (*HEADS, *OTHERS, Part("mlp bias", -0.5, 1))),
+    (("0", "1", "2"), ("0", "induction", "2")),
+    (HEADS[4], TEXT, np.array([1, -2, 0.5, 0.25, 8, 4, -0.125, 0.0625, 0.25, 0.0625])),
+    tuple(Without(n // 3, n % 3, *left, "self") for n, left in enumerate(LEFT)),
+    *(False, ("one", "two")),
+)
+STREAM, OF_HEADS = np.full((3, 10), -2.0), np.array([[-2, -1], [-2, 0], [-1.5, np.nan]])
+STREAM[[0, 0, 1, 2], [2, 3, 3, 9]] = -1.75, 1, 1.5, 2
+MAPS, NAMES = {"residual": STREAM, "heads": OF_HEADS}, (("0", "1"), ("0", "next"), ("0",))
+PATCH = Patch("m", ("", ""), (TEXT, (*"abxyefghij",)), 9, False, SEA, LAKE, 2.0, -2.0, MAPS, NAMES, ("one",))
+SAME = {name: np.full_like(values, -2) for name, values in MAPS.items()}
+FIGURES = [("inputs", "query", 0, "self", 2e-7, 1e-5), ("logits", None, None, None, 3e-6, 1e-4)]
+FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "masked", 1e-6, 1e-5)]
+VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for one in FIGURES), ("one",))
+GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
+MADE = {
+    "effect": effect.screen(EFFECT, 3, View()),
+    "effect of one word": effect.screen(
+        EFFECT._replace(
+            against=None, softcap=30.0, fills=True, rank=2, logit=9.875, knock_outs=EFFECT.knock_outs[4:]
+        ),
+        1,
+        View(),
+    ),
+    "patch": patch.screen(PATCH, View()),
+    "patch of equal differences": patch.screen(PATCH._replace(clean=-2.0), View()),
+    "patch in which nothing comes back": patch.screen(PATCH._replace(maps=SAME), View()),
+    "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
+    "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
+    "verify alone": [
+        Say(verify.sentence(one._replace(against=None, notes=("two", "transformers has no gpt2."))))
+        for one in (VERDICT, GOOD)
+    ],
+}
+WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_screen_of_made_up_numbers_is_as_it_was_checked_by_hand(name):
+    assert render_blocks(MADE[name], View(width=100), Terminal(100)).strip() == WANTED[name].strip()
