@@ -11,7 +11,7 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.models.logit_parts import Part
 from attn_cli.pipeline.effect import Effect, Patch, Without, Word
 from attn_cli.pipeline.verify import Figure, Verdict
-from attn_cli.render import Say
+from attn_cli.render import Bars, Beside, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.views import effect, patch, verify
 from attn_cli.settings import View
@@ -83,9 +83,64 @@ MADE = {
         for one in (VERDICT, GOOD)
     ],
 }
+# Every kind of block, in every format that is made of blocks.
+HALF, WORDS = np.array([[0.25, np.nan], [0.5, 1.0]]), ["<b> of more than 24 letters", "cat"]
+SIGNED = np.array([[0.0004, -0.002], [-12, 0]])
+BLOCKS = [
+    *(
+        Heading("One & two", 1),
+        Heading("Part"),
+        Heading("Step", 3),
+        Say("Say * this."),
+        Say("Aside.", True),
+        Say(""),
+    ),
+    *(Formula("q·k / √4 = 1e-05", '"a_b":', r"\frac{1}{2}"), Formula("1 + 2"), Say("√d_k and q·k … – ᵀ")),
+    Matrix(WORDS, ["it", "[x]"], HALF, "q\\k", ["0.25", "1.50"], True, True, more="2 more rows"),
+    Matrix(WORDS, ["0", "1"], SIGNED, "d", shaded=True),
+    Matrix(
+        ["0", "1"], ["0", "1"], np.array([[0.25, -0.125], [0, np.nan]]), "up", shaded=True, is_difference=True
+    ),
+    Matrix(["r"], ["c", "d"], np.array([[0, 1]]), "T", shaded=True, marks=("F", "T")),
+    Matrix(["w"], [f"{n}" for n in range(14)], np.arange(14.0)[None] / 8, "X", fits=True),
+    Beside(
+        ["left", "right"], [Matrix(["cat"], ["dog"], np.ones((1, 1))), Matrix(["cat"], ["dog"], HALF[:1, :1])]
+    ),
+    Maps(
+        ["0", "one"],
+        ["xi", "pi"],
+        ["rho", "tau"],
+        [HALF, HALF.T],
+        ShadeRange(0.0, 1.0),
+        [3, 4],
+        is_weights=True,
+    ),
+    Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], ShadeRange(0.0, 0.00125), [0, 60], [0, 30]),
+    Maps(
+        ["0 P", "1"],
+        WORDS,
+        WORDS,
+        [HALF, HALF.T],
+        ShadeRange(0.0, 1.0),
+        [0, 1],
+        is_weights=True,
+        bands=[" 0", " 1"],
+    ),
+    Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1e-05"]]),
+    Links([("psi", [("omega", "0.750"), ("chi", "0.125")]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
+    Bars("Title", [("gimel", 0.5), ("dalet", None), ("he", 0.125), ("vav", 0.0)], 0.5, "probability"),
+]
+for view in ("table", "table 40", "markdown", "latex", "html", "svg"):
+    format, _, narrow = view.partition(" ")
+    MADE[view] = BEFORE.sub(
+        "", render_blocks(BLOCKS, View(format, width=int(narrow or 90)), Terminal(int(narrow or 90)))
+    )
+MADE["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
 WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_screen_of_made_up_numbers_is_as_it_was_checked_by_hand(name):
-    assert render_blocks(MADE[name], View(width=100), Terminal(100)).strip() == WANTED[name].strip()
+    made = MADE[name]
+    text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
+    assert text.strip() == WANTED[name].strip()
