@@ -47,11 +47,12 @@ HEADS = [
 ]
 OTHERS = [Part("embedding", 1.0), Part("mlp", 2.0, 0), Part("mlp", -3.0, 1), Part("attention bias", 0.25, 0)]
 LEFT = zip((9.5, 12.5, 10.25, 10, 4.25, 11), (0.4, 0.625, 0.5, 0.5, 0.125, 0.5), strict=True)
+MOVED = np.array([1, -2, 0.5, 0.25, 8, 4, -0.125, 0.0625, 0.25, 0.0625])
 SEA, LAKE, TEXT = Word(" sea", 1), Word("lake", 2), (*"abcdefghij",)
 EFFECT = Effect(
     *("m", TEXT, 9, False, SEA, LAKE, 10.25, 0.5, 1, None, (*HEADS, *OTHERS, Part("mlp bias", -0.5, 1))),
     (("0", "1", "2"), ("0", "induction", "2")),
-    (HEADS[4], TEXT, np.array([1, -2, 0.5, 0.25, 8, 4, -0.125, 0.0625, 0.25, 0.0625])),
+    (HEADS[4], TEXT, MOVED),
     tuple(Without(n // 3, n % 3, *left, "self") for n, left in enumerate(LEFT)),
     *(False, ("one", "two")),
 )
@@ -65,11 +66,16 @@ FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "ma
 VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for one in FIGURES), ("one",))
 GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
 MADE = {
-    "effect": effect.screen(EFFECT, 3, View()),
+    "effect": effect.screen(EFFECT, 4, View()),
     "effect of one word": effect.screen(
         EFFECT._replace(
             against=None, softcap=30.0, fills=True, rank=2, logit=9.875, knock_outs=EFFECT.knock_outs[4:]
         ),
+        1,
+        View(),
+    ),
+    "effect without a head that takes": effect.screen(
+        EFFECT._replace(moved=(HEADS[4], TEXT[:8], MOVED[:8]), knock_outs=(Without(0, 1, 9.5, 0.4, "self"),)),
         1,
         View(),
     ),
