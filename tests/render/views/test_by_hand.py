@@ -12,7 +12,7 @@ from attn_cli.models.logit_parts import Part
 from attn_cli.pipeline.effect import Effect, Patch, Without, Word
 from attn_cli.pipeline.verify import Figure, Verdict
 from attn_cli.render import Bars, Beside, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
-from attn_cli.render.formats import render_blocks
+from attn_cli.render.formats import FORMATS, formats, render_blocks
 from attn_cli.render.views import effect, patch, verify
 from attn_cli.settings import View
 from tests.docs import alike
@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parent / "by_hand.txt").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^(\w+\.\w+): (.*)", PAGE.partition("$ attn ")[0], re.M))
 # Each command with what it prints, of a document behind its style or preamble; ... stands for what is left out.
 SCREENS = [block.partition("\n")[::2] for block in PAGE.partition("\n$ made ")[0].split("\n$ attn ")[1:]]
-BEFORE = re.compile(r"(?s)^.*(?=<body|\\(attntitle|begin\{document\}))")
+BEFORE = re.compile(r"(?s)^.*(?=\\(attntitle|begin\{document\}))|(?<=<style>).*(?=</style>)")
 
 
 def shown(line: str) -> str:
@@ -42,9 +42,8 @@ def test_a_whole_screen_is_as_it_was_checked_by_hand(at, line, wanted):
 
 
 # Screens of what a model would have to compute, which here is made up; they stand behind the others, with their names.
-HEADS = [
-    Part("head", value, n // 3, n % 3, "self") for n, value in enumerate((0.5, -1.5, 0, 0.25, 12, -0.75))
-]
+ADDED = enumerate((0.5, -1.5, 0, 0.25, 12, -0.75))
+HEADS = [Part("head", value, n // 3, n % 3, "self") for n, value in ADDED]
 OTHERS = [Part("embedding", 1.0), Part("mlp", 2.0, 0), Part("mlp", -3.0, 1), Part("attention bias", 0.25, 0)]
 LEFT = zip((9.5, 12.5, 10.25, 10, 4.25, 11), (0.4, 0.625, 0.5, 0.5, 0.125, 0.5), strict=True)
 MOVED = np.array([1, -2, 0.5, 0.25, 8, 4, -0.125, 0.0625, 0.25, 0.0625])
@@ -65,82 +64,50 @@ FIGURES = [("inputs", "query", 0, "self", 2e-7, 1e-5), ("logits", None, None, No
 FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "masked", 1e-6, 1e-5)]
 VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for one in FIGURES), ("one",))
 GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
+ONE = {"against": None, "softcap": 30.0, "fills": True, "rank": 2, "logit": 9.875}
+ONE |= {"moved": (HEADS[4], TEXT[:8], MOVED[:8]), "knock_outs": EFFECT.knock_outs[4:]}
+ALONE = {"against": None, "notes": ("two", "transformers has no gpt2.")}
 MADE = {
     "effect": effect.screen(EFFECT, 4, View()),
-    "effect of one word": effect.screen(
-        EFFECT._replace(
-            against=None, softcap=30.0, fills=True, rank=2, logit=9.875, knock_outs=EFFECT.knock_outs[4:]
-        ),
-        1,
-        View(),
-    ),
-    "effect without a head that takes": effect.screen(
-        EFFECT._replace(moved=(HEADS[4], TEXT[:8], MOVED[:8]), knock_outs=(Without(0, 1, 9.5, 0.4, "self"),)),
-        1,
-        View(),
-    ),
+    "effect of one word": effect.screen(EFFECT._replace(**ONE), 1, View()),
     "patch": patch.screen(PATCH, View()),
     "patch of equal differences": patch.screen(PATCH._replace(clean=-2.0), View()),
+    "patch of heads": patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View()),
     "patch in which nothing comes back": patch.screen(PATCH._replace(maps=SAME), View()),
     "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
     "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
-    "verify alone": [
-        Say(verify.sentence(one._replace(against=None, notes=("two", "transformers has no gpt2."))))
-        for one in (VERDICT, GOOD)
-    ],
+    "verify alone": [Say(verify.sentence(one._replace(**ALONE))) for one in (VERDICT, GOOD)],
 }
+for left in ((0, 1, 9.5), (0, 1, 11.0), (1, 1, 11.0), (1, 1, -4.0)):
+    found = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
+    MADE[f"effect without {left}"] = [*effect.screen(found, 1, View())][-1:]
 # Every kind of block, in every format that is made of blocks.
-HALF, WORDS = np.array([[0.25, np.nan], [0.5, 1.0]]), ["<b> of more than 24 letters", "cat"]
-SIGNED = np.array([[0.0004, -0.002], [-12, 0]])
+HALF, WORDS, UNIT = (
+    np.array([[0.25, np.nan], [0.5, 1.0]]),
+    ["<b> of more than 24 letters", "cat"],
+    ShadeRange(0.0, 1.0),
+)
+UP, CAT = np.array([[0.25, -0.125], [0, np.nan]]), Matrix(["cat"], ["dog"], np.ones((1, 1)))
 BLOCKS = [
-    *(
-        Heading("One & two", 1),
-        Heading("Part"),
-        Heading("Step", 3),
-        Say("Say * this."),
-        Say("Aside.", True),
-        Say(""),
-    ),
-    *(Formula("q·k / √4 = 1e-05", '"a_b":', r"\frac{1}{2}"), Formula("1 + 2"), Say("√d_k and q·k … – ᵀ")),
+    *map(Heading, ("One & two", "Part", "Step"), (1, 2, 3)),
+    *(Say("Say * this."), Say("Aside.", True), Say(""), Say("√d_k and q·k … – ᵀ"), Formula("1 + 2")),
+    Formula("q·k / √4 = 1e-05", '"a_b":', r"\frac{1}{2}"),
     Matrix(WORDS, ["it", "[x]"], HALF, "q\\k", ["0.25", "1.50"], True, True, more="2 more rows"),
-    Matrix(WORDS, ["0", "1"], SIGNED, "d", shaded=True),
-    Matrix(
-        ["0", "1"], ["0", "1"], np.array([[0.25, -0.125], [0, np.nan]]), "up", shaded=True, is_difference=True
-    ),
+    Matrix(WORDS, ["0", "1"], np.array([[0.0004, -0.002], [-12, 0]]), "d", shaded=True),
+    Matrix(["0", "1"], ["0", "1"], UP, "up", shaded=True, is_difference=True),
     Matrix(["r"], ["c", "d"], np.array([[0, 1]]), "T", shaded=True, marks=("F", "T")),
     Matrix(["w"], [f"{n}" for n in range(14)], np.arange(14.0)[None] / 8, "X", fits=True),
-    Beside(
-        ["left", "right"], [Matrix(["cat"], ["dog"], np.ones((1, 1))), Matrix(["cat"], ["dog"], HALF[:1, :1])]
-    ),
-    Maps(
-        ["0", "one"],
-        ["xi", "pi"],
-        ["rho", "tau"],
-        [HALF, HALF.T],
-        ShadeRange(0.0, 1.0),
-        [3, 4],
-        is_weights=True,
-    ),
+    Beside(["left", "right"], [CAT, CAT._replace(values=HALF[:1, :1])]),
+    Maps(["0", "one"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF.T], UNIT, [3, 4], is_weights=True),
     Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], ShadeRange(0.0, 0.00125), [0, 60], [0, 30]),
-    Maps(
-        ["0 P", "1"],
-        WORDS,
-        WORDS,
-        [HALF, HALF.T],
-        ShadeRange(0.0, 1.0),
-        [0, 1],
-        is_weights=True,
-        bands=[" 0", " 1"],
-    ),
+    Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", " 1"]),
     Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1e-05"]]),
     Links([("psi", [("omega", "0.750"), ("chi", "0.125")]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
     Bars("Title", [("gimel", 0.5), ("dalet", None), ("he", 0.125), ("vav", 0.0)], 0.5, "probability"),
 ]
-for view in ("table", "table 40", "markdown", "latex", "html", "svg"):
-    format, _, narrow = view.partition(" ")
-    MADE[view] = BEFORE.sub(
-        "", render_blocks(BLOCKS, View(format, width=int(narrow or 90)), Terminal(int(narrow or 90)))
-    )
+for name, width in {"table": 90, "table 40": 40, "markdown": 90, "latex": 90, "html": 90, "svg": 90}.items():
+    shown_in = View(format=name.split()[0], width=width)
+    MADE[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width)))
 MADE["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
 WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
 
@@ -150,3 +117,12 @@ def test_a_screen_of_made_up_numbers_is_as_it_was_checked_by_hand(name):
     made = MADE[name]
     text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
     assert text.strip() == WANTED[name].strip()
+
+
+OF_DATA = [name for name in formats() if FORMATS[name].needs not in ("blocks", "bars")]
+
+
+@pytest.mark.parametrize("format", OF_DATA)
+def test_a_format_of_data_takes_no_blocks(format):
+    with pytest.raises(ValueError, match="nothing that the format needs"):
+        render_blocks(BLOCKS, View(format=format), Terminal(80))
