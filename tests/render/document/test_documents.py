@@ -154,7 +154,10 @@ def test_many_columns_lose_digits_then_numbers_and_the_reader_is_told(format):
     assert "To fit: shades without numbers." in many
     assert "columns 0 to 44 of 90" in last.lower()
     assert "The columns stand in 2 tables." in last
-    assert (r"\attnturn{w00}" if format == "latex" else 'class="up"><span>w00<') in most
+    for look in (
+        [r"\attnturn{w00}"] if format == "latex" else ['class="up"><span>w00<', 'class="tight weights"']
+    ):
+        assert look in most
     cells = len(re.findall(r"\\attnheat\{" if format == "latex" else 'class="heat s', most))
     assert cells == 90 * 90
 
@@ -188,6 +191,19 @@ def test_a_longer_matrix_keeps_its_sums_a_wider_page_shows_more_and_unshaded_mat
     block = kinds.Matrix(["a", "b"], [str(j) for j in range(400)], values, "X")
     assert "more columns" in drawn([block._replace(fits=True)], "html")
     assert len(re.findall(r"(?:\$-\$)?\d\.\d{1,3}(?= )", drawn([block], "latex"))) == 800
+
+
+def test_long_tables_go_on_wide_matrices_stand_below_each_other_and_markdown_has_digits_as_asked():
+    for n, tables in ((36, 1), (37, 2)):
+        rows = drawn([kinds.Columns(["a", "b"], [[str(i), "1"] for i in range(n)])], "latex")
+        assert rows.count(r"\begin{tabular}") == tables
+    for n, is_abreast in ((12, True), (13, False)):  # together 24 columns, and 26
+        assert (r"\begin{minipage}" in drawn([kinds.Beside("ab", [matrix(n)] * 2)], "latex")) is is_abreast
+    blocks = [matrix(18), kinds.Bars("", [("a", 0.5)], 1.0), kinds.Formula("a`b")]
+    head, _, row, *others = drawn(blocks, "markdown", precision=2).splitlines()
+    assert head.count(" | ") == row.count(" | ") == 18 and re.fullmatch(r"\| w00( \| \.\d\d){18} \|", row)
+    assert others[-5:] == ["| link | weight |", "|:--|--:|", "| a | 0.50 |", "", "`a'b`"]
+    assert parsed(drawn([kinds.Say("a")], "svg")).get("width") == str(20 * CELL + 2 * 24)
 
 
 def luminance(code):

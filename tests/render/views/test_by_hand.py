@@ -100,9 +100,9 @@ BLOCKS = [
     Beside(["left", "right"], [CAT, CAT._replace(values=HALF[:1, :1])]),
     Maps(["0", "one"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF.T], UNIT, [3, 4], is_weights=True),
     Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], ShadeRange(0.0, 0.00125), [0, 60], [0, 30]),
-    Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", " 1"]),
-    Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1e-05"]]),
-    Links([("psi", [("omega", "0.750"), ("chi", "0.125")]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
+    Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", ""]),
+    Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1 to 2e-05"]]),
+    Links([("psi", [(letter, "0.125") for letter in "omegas"]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
     Bars("Title", [("gimel", 0.5), ("dalet", None), ("he", 0.125), ("vav", 0.0)], 0.5, "probability"),
 ]
 for name, width in {"table": 90, "table 40": 40, "markdown": 90, "latex": 90, "html": 90, "svg": 90}.items():
