@@ -19,7 +19,7 @@ from tests.docs import alike
 from tests.shell import here
 
 PAGE = (Path(__file__).parent / "by_hand.txt").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^(\w+\.\w+): (.*)", PAGE.partition("$ attn ")[0], re.M))
+FILES = dict(re.findall(r"^(\w+(?:\.\w+)?): (.*)", PAGE.partition("$ attn ")[0], re.M))
 # Each command with what it prints, of a document behind its style or preamble; ... stands for what is left out.
 SCREENS = [block.partition("\n")[::2] for block in PAGE.partition("\n$ made ")[0].split("\n$ attn ")[1:]]
 BEFORE = re.compile(r"(?s)^.*(?=\\(attntitle|begin\{document\}))|(?<=<style>).*(?=</style>)")

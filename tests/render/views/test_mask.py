@@ -1,7 +1,5 @@
 """The mask lab and padding: words, polarities, corners, and rows in which nothing is left to look at."""
 
-import shlex
-
 import numpy as np
 import pytest
 
@@ -97,32 +95,6 @@ def test_the_views_are_one_mask_in_each_polarity(options):
     assert views["torch_mha"] == [[not may for may in row] for row in allowed]
     assert views["additive"] == [[0.0 if may else None for may in row] for row in allowed]
     assert views["key_padding"] == (pads and [j in pads for j in range(len(found["key_tokens"]))])
-
-
-# A command's arguments, and sentences that stand on its screen.
-SAID = r"""
-masked CAT --pad 2 --pad-side left => for "<pad>" (0), "<pad>" (1). ; NaN with need_weights=True
-masked CAT --mask window:2 => at most 2 places away
-masked "a b" --mask mask.txt --mask-true blocked => True in it means blocked. ; "a" may look at "a" (1 of 2).
-self "a b" => Every query may look at every key.
-masked "a b" --mask ./padding --mask-true allowed --pad 1 => The mask comes from ./padding.
-masked "a b" -f markdown => ### torch MHA: T is blocked ; | a | F | T | ; | a | 0 | \-inf |
-masked LONG => of 1,100 rows ; of 1,100 columns
-masked LONG -q 700 => "w" (4), "w" (5), ..., "w" (697), "w" (698), "w" (699), "w" (700) (701 of 1,100).
-masked "the cat the" => "the" (2) may look at "the" (0), "cat", "the" (2) (3 of 3).
-cross "a b c" x => the first 2 queries see nothing
-"""
-
-
-@pytest.mark.parametrize("line", SAID.strip().splitlines())
-def test_the_screen_says_so(at, line):
-    (at / "mask.txt").write_text("0 1\n0 0\n")
-    (at / "padding").write_text("1 0\n1 1\n")
-    args, _, sentences = line.partition(" => ")
-    words = ({"CAT": CAT, "LONG": "w " * 1100}.get(word, word) for word in shlex.split(args))
-    shown = " ".join(told(*words, *RANDOM, "--show", "mask", "--width", "80").split())
-    for sentence in sentences.split(" ; "):
-        assert sentence in shown
 
 
 def test_a_mask_file_is_joined_with_padding_and_needs_its_meaning(at):
