@@ -48,12 +48,10 @@ OTHERS = [Part("embedding", 1.0), Part("mlp", 2.0, 0), Part("mlp", -3.0, 1), Par
 LEFT = zip((9.5, 12.5, 10.25, 10, 4.25, 11), (0.4, 0.625, 0.5, 0.5, 0.125, 0.5), strict=True)
 MOVED = np.array([1, -2, 0.5, 0.25, 8, 4, -0.125, 0.0625, 0.25, 0.0625])
 SEA, LAKE, TEXT = Word(" sea", 1), Word("lake", 2), (*"abcdefghij",)
+WITHOUT = tuple(Without(n // 3, n % 3, *left, "self") for n, left in enumerate(LEFT))
 EFFECT = Effect(
     *("m", TEXT, 9, False, SEA, LAKE, 10.25, 0.5, 1, None, (*HEADS, *OTHERS, Part("mlp bias", -0.5, 1))),
-    (("0", "1", "2"), ("0", "induction", "2")),
-    (HEADS[4], TEXT, MOVED),
-    tuple(Without(n // 3, n % 3, *left, "self") for n, left in enumerate(LEFT)),
-    *(False, ("one", "two")),
+    *((("0", "1", "2"), ("0", "induction", "2")), (HEADS[4], TEXT, MOVED), WITHOUT, False, ("one", "two")),
 )
 STREAM, OF_HEADS = np.full((3, 10), -2.0), np.array([[-2, -1], [-2, 0], [-1.5, np.nan]])
 STREAM[[0, 0, 1, 2], [2, 3, 3, 9]] = -1.75, 1, 1.5, 2
@@ -65,15 +63,15 @@ FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "ma
 VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for one in FIGURES), ("one",))
 GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
 ONE = {"against": None, "softcap": 30.0, "fills": True, "rank": 2, "logit": 9.875}
-ONE |= {"moved": (HEADS[4], TEXT[:8], MOVED[:8]), "knock_outs": EFFECT.knock_outs[4:]}
+ONE |= {"moved": (HEADS[4], TEXT[:8], MOVED[:8]), "knock_outs": WITHOUT[4:]}
 ALONE = {"against": None, "notes": ("two", "transformers has no gpt2.")}
 MADE = {
-    "effect": effect.screen(EFFECT, 4, View()),
-    "effect of one word": effect.screen(EFFECT._replace(**ONE), 1, View()),
-    "patch": patch.screen(PATCH, View()),
-    "patch of equal differences": patch.screen(PATCH._replace(clean=-2.0), View()),
-    "patch of heads": patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View()),
-    "patch in which nothing comes back": patch.screen(PATCH._replace(maps=SAME), View()),
+    "effect": [*effect.screen(EFFECT, 4, View())],
+    "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
+    "patch": [*patch.screen(PATCH, View())],
+    "patch of equal differences": [*patch.screen(PATCH._replace(clean=-2.0), View())],
+    "patch of heads": [*patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View())],
+    "patch in which nothing comes back": [*patch.screen(PATCH._replace(maps=SAME), View())],
     "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
     "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
     "verify alone": [Say(verify.sentence(one._replace(**ALONE))) for one in (VERDICT, GOOD)],
@@ -82,11 +80,8 @@ for left in ((0, 1, 9.5), (0, 1, 11.0), (1, 1, 11.0), (1, 1, -4.0)):
     found = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
     MADE[f"effect without {left}"] = [*effect.screen(found, 1, View())][-1:]
 # Every kind of block, in every format that is made of blocks.
-HALF, WORDS, UNIT = (
-    np.array([[0.25, np.nan], [0.5, 1.0]]),
-    ["<b> of more than 24 letters", "cat"],
-    ShadeRange(0.0, 1.0),
-)
+HALF, WORDS = np.array([[0.25, np.nan], [0.5, 1.0]]), ["<b> of more than 24 letters", "cat"]
+UNIT, SMALL = ShadeRange(0.0, 1.0), ShadeRange(0.0, 0.00125)
 UP, CAT = np.array([[0.25, -0.125], [0, np.nan]]), Matrix(["cat"], ["dog"], np.ones((1, 1)))
 BLOCKS = [
     *map(Heading, ("One & two", "Part", "Step"), (1, 2, 3)),
@@ -99,7 +94,7 @@ BLOCKS = [
     Matrix(["w"], [f"{n}" for n in range(14)], np.arange(14.0)[None] / 8, "X", fits=True),
     Beside(["left", "right"], [CAT, CAT._replace(values=HALF[:1, :1])]),
     Maps(["0", "one"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF.T], UNIT, [3, 4], is_weights=True),
-    Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], ShadeRange(0.0, 0.00125), [0, 60], [0, 30]),
+    Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], SMALL, [0, 60], [0, 30]),
     Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", ""]),
     Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1 to 2e-05"]]),
     Links([("psi", [(letter, "0.125") for letter in "omegas"]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
