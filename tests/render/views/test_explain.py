@@ -261,10 +261,6 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
 
 def test_where_nothing_stays_with_the_place_the_screen_does_not_say_so():
     assert record(FOX, "--swap", "dog=mine")["summary"] in said(FOX, "--swap", "dog=mine")
-    shown, keys = swapped("fox=rock", "-p", "identity")
-    before, after = keys[3]["weights"]
-    end = f"content alone made the {before:.3f}, and content alone makes the {after:.3f}."
-    assert f"There is no distance term: {end}" in shown and shown.count("distance") == 1
     shown, keys = swapped("fox=rock", "-p", "roles-deep")
     before, after = keys[3]["distance"]
     assert f"{before:.3f} {after:.3f} {keys[3]['weights'][0]:.3f}" in shown
@@ -283,10 +279,7 @@ def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
     assert _decided(both, lead._replace(content=(1.0, 1.0), distance=(1.0, 1.0))) == same
 
 
-def test_each_row_that_matches_is_told_and_a_long_row_shows_those_swapped():
-    text = "the cat and the cat saw the dog"
-    rows = screen(text, "--swap", "dog=fox", "-q", "cat")
-    assert rows.count("What does") == 2 and 'What does "cat" (4) look at?' in rows
+def test_a_long_row_shows_those_swapped():
     text = " ".join(["the quick brown fox jumped over the lazy dog and ran away"] * 3)
     shown = screen(text, "--swap", "lazy=tall", "-q", "3")
     table = shown[shown.index('"fox"') :]
