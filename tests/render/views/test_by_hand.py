@@ -33,7 +33,7 @@ def shown(line: str) -> str:
 
 
 @pytest.mark.parametrize(("line", "wanted"), SCREENS, ids=[line for line, _ in SCREENS])
-def test_a_whole_screen_is_as_it_was_checked_by_hand(at, line, wanted):
+def test_a_screen_whose_numbers_can_be_checked_by_hand_is_as_written(at, line, wanted):
     for name, text in FILES.items():
         (at / name).write_text(text.replace(" / ", "\n"))
     text, parts = shown(line), wanted.rstrip("\n").split("\n...\n")
@@ -108,7 +108,7 @@ WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_screen_of_made_up_numbers_is_as_it_was_checked_by_hand(name):
+def test_a_screen_of_made_up_numbers_is_as_written(name):
     made = MADE[name]
     text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
     assert text.strip() == WANTED[name].strip()
