@@ -165,17 +165,23 @@ WRONG = """
 -p identity --oov model => 2 | -e bogus => 2 | --mask diagonal => 2 | --kind bogus => 2 | -f json => 2 | -f pdf => 2
 -o x.json => 2 | -o x.txt => 2 | --bogus => 2 | -e random -p roles => 65 | -p w.json => 65 | another.txt => 66
 -e ./none.txt => 66 | -p ./none.json => 66 | --mask ./none.txt => 66 | -o none/x.jsonl => 73
+-o s3://bucket/x.jsonl => 2 is one file. | - => 2 Standard input (-) cannot be read beside files.
+--tidy => 2 --tidy requires a table. | -f tsv --fields weights => 2 --fields does not apply to rows of links.
+--tidy -f csv --steps => 2 --steps does not apply to rows of links. | --force => 2 --force requires -o DIR/
+--engine dask => 2 --engine dask writes a folder of parts. | -o x.jsonl -f csv => 2 x.jsonl cannot hold csv.
+-o d/ --engine dask --scheduler tcp://x:1 -p w.json => 2 w.json is not the same there.
 """
 
 
-@pytest.mark.parametrize(("options", "code"), cases(WRONG))
-def test_what_is_wrong_with_every_line_ends_the_run_at_once(options, code, at):
-    code = int(code)
+@pytest.mark.parametrize(("options", "end"), cases(WRONG))
+def test_what_is_wrong_with_every_line_ends_the_run_at_once(options, end, at):
+    code, said = int(end[:2]), end[3:]
     Path("w.json").write_text(json.dumps({name: [[1, 2]] for name in ("W_q", "W_k", "W_v")}))
     write(["a b", "c d"])
     got = here("batch", "lines.txt", "--keep-going", *options)
     assert (got.code, got.out) == (code, "")
     assert (error_of(got.err)["code"], error_of(got.err)["line"]) == (code, None)
+    assert said in str(error_of(got.err)["message"])
     assert {path.name for path in at.iterdir()} == {"w.json", "lines.txt"}
 
 

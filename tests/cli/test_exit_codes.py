@@ -72,6 +72,12 @@ WRONG = """
     compare "the cat" --vary score=scaled,dot --figure links -o x.png => links | explain x --pause -f bars => --pause
     example coffee --pause -o walk.md => --pause | example --pause => coffee
     explain x --only scores -f bars -o x.svg => --only has no bars form
+    explain x --only scores -f json -o a.npy => Type -o a.json.
+    explain x --only scores -o a.foo => Use .txt .json .jsonl .md .markdown .tex .html .htm .svg, or choose one with -f.
+    explain x --measure norm => explain is about weights | self x --show mask --measure norm => mask is about weights
+    self x --verified => --verified requires --model. | heads x --layer -1 => --layer cannot be -1.
+    page x --words -1 => --words cannot be -1. | page x --words 100001 => from 0 to 100,000.
+    check a --expect b --tol -1 => --tol cannot be -1.0. | check a --expect b --tol inf => --tol cannot be inf.
     self x --fields weights => --fields requires -f json or -f jsonl.
     self x --fields weights -f csv => --fields requires -f json | self x --fields weights -f html => requires -f json
     self x --fields weights -f npy -o x.npy => requires -f json | self x --fields weights -o x.md => requires -f
@@ -97,6 +103,7 @@ WRONG = """
     self x --mask window:-1 => window:-1 | self x -e '' => -e | self x --tidy => -f csv | self x -o picture.gif => .gif
     self x -o picture => picture | example tea => coffee-notebook | example coffee day1 => day1
     example coffee --head 5 => 5 | example coffee --heads 3 => 1, 2, 4 | example day1 -p random => Q, K and V
+    example day1 -e random => day1 has no words to look up. | effect x --strongest 1001 => range 1<=x<=1000
     learn => --help | learn score => MODEL | learn score roles => TREEBANK
     learn score role x.conllu => roles, roles-deep | learn score roles x.conllu -f csv => csv
     learn score roles x.conllu -o score.csv => csv | learn score roles x.conllu -e bogus => bogus
@@ -124,6 +131,10 @@ WRONG = """
     heads --probe -p likeness => likeness has no heads | heads --probe -m x -p roles => exclude each other
     heads "the cat" --texts t.txt => TEXT and --texts exclude each other | heads --texts t.txt -f npy => no npy form
     heads --texts t.txt --rollout => --rollout and --texts exclude | heads --texts t.txt --array x => --weights
+    heads --texts t.txt --context x => --context and --texts | heads --texts t.txt --pair x => --pair and --texts
+    heads --weights w.npz --context x => --context requires --model | heads x --weights w.npz => leave out the text
+    heads --weights w.npz --kind cross => --kind requires --model | heads x -m m -p roles => --model and --projection
+    vectors export -o x.bin --words 0 => --words cannot be 0.
     effect "the cat" --target qqzzx => qqzzx is no word of language | effect "the cat" -p roles => says no words
     effect "the cat" --knock-out-with mean => --knock-out-with is for --measure knock-out
     effect "the cat" --target ' ' => --target is empty | effect "the cat" --context b => A second text is for a model
