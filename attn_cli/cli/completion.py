@@ -116,9 +116,11 @@ def _add(path: str, *lines: bytes) -> None:
         with open(path, "rb") as file:
             before = file.read()
     there = {one.strip() for one in before.split(b"\n")}
-    has_style = STYLE in before
-    missing = [line for line in lines if line not in there and not (line.startswith(STYLE) and has_style)]
-    if missing:
+
+    def is_there(line: bytes) -> bool:  # a script of many lines, too
+        return line in (before if b"\n" in line else there) or (line.startswith(STYLE) and STYLE in before)
+
+    if missing := [line for line in lines if not is_there(line)]:
         with atomic.written(path) as stream:
             newline = b"" if before.endswith(b"\n") or not before else b"\n"
             stream.write(before + newline + b"".join(line + b"\n" for line in missing))

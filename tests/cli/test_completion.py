@@ -71,6 +71,10 @@ def test_fish_is_offered_each_option_on_one_line_with_its_help_and_a_bad_variabl
     offered = here(env={**asked, "_TYPER_COMPLETE_ARGS": "attn self --"}).out.splitlines()
     assert len(offered) > 50 and all(line.startswith("--") and "\t" in line for line in offered)
     assert completed("attn se", {"ATTN_SEED": "x", "ATTN_FORMAT": "pdf"}) == ["self"]
+    # Of what zsh is given, one word between apostrophes, the apostrophes stay.
+    asked = {"_ATTN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "attn self --"}
+    command, words = shlex.split(here(env=asked).out)
+    assert command == "_arguments" and "only this token's rows" in words.lower()
 
 
 PROMPT = "ready> "
@@ -118,21 +122,48 @@ def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
 def test_installing_keeps_every_byte_of_a_profile_follows_its_link_and_says_where_it_wrote_or_that_it_cannot(
     at,
 ):
-    for folder in ("home", "dotfiles"):
+    for folder in ("a home", "dotfiles"):
         Path(folder).mkdir()
-    real, profile = Path("dotfiles/bashrc"), Path("home/.bashrc")
+    real, profile = Path("dotfiles/bashrc"), Path("a home/.bashrc")
     real.write_bytes(b"# caf\xe9\nexport A=1")
     real.chmod(0o640)
     profile.symlink_to(real.absolute())
     written = []
     for _ in range(2):
-        ran = attn("--install-completion", "bash", env={"HOME": str(at / "home")})
-        assert ran.code == 0 and str(at / "home") in ran.out
+        ran = attn("--install-completion", "bash", env={"HOME": str(at / "a home")})
+        assert ran.code == 0 and str(at / "a home") in ran.out
         written.append([path for path in at.rglob("*") if path.is_file()])
     assert written[0] == written[1] and any(b"_ATTN_COMPLETE" in path.read_bytes() for path in written[0])
     lines = real.read_bytes().split(b"\n")
     assert lines[:2] == [b"# caf\xe9", b"export A=1"] and len(lines) == 4
-    assert lines[2].startswith(b"source ") and profile.is_symlink()
+    assert lines[2] == f"source '{at}/a home/.bash_completions/attn.sh'".encode() and profile.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     (at / "none").write_text("not a folder")
     assert "bug" not in refused("--install-completion", "bash", code=73, env={"HOME": str(at / "none")})
+
+
+def test_a_script_stands_where_its_shell_looks_and_once_however_often_it_is_installed(at):
+    places = {"zsh": ".zfunc/_attn", "fish": "config/fish/completions/attn.fish", "pwsh": "docs/profile.ps1"}
+    home = {"HOME": str(at), "ZDOTDIR": str(at / "dots"), "XDG_CONFIG_HOME": str(at / "config")}
+    home["PATH"] = f"{at}:{os.environ['PATH']}"
+    (at / "dots").mkdir()
+    (profile := at / "dots/.zshrc").write_text("zstyle mine")
+    (at / "pwsh").write_text('#!/bin/sh\necho "$HOME/docs/profile.ps1"\n')
+    (at / "pwsh").chmod(0o755)
+    for shell, place in places.items():
+        said = f"Completion for {shell} is installed in {at / place}; open a new shell to use it.\n"
+        for _ in range(2):
+            assert attn("--install-completion", shell, env=home) == (0, said, "")
+        assert (at / place).read_text() == attn("--show-completion", shell).out
+    assert attn("--show-completion", "zsh").out.count("_attn_completion") > 2
+    assert "funcstack" not in attn("--show-completion", "fish").out
+    setup = "fpath+=~/.zfunc; autoload -Uz compinit; compinit"
+    assert profile.read_text() == f"zstyle mine\n{setup}\n"
+    style = "zstyle ':completion:*' menu select\n"
+    for before, added in ((f"  {setup} \n", style), ("", f"{setup}\n{style}")):
+        profile.write_text(before)
+        assert attn("--install-completion", "zsh", env=home).code == 0
+        assert profile.read_text() == before + added
+    (at / "pwsh").write_text("#!/bin/sh\nexit 3\n")
+    said = refused("--install-completion", "pwsh", code=73, env=home)
+    assert "pwsh does not say where its profile is: " in said
