@@ -62,7 +62,8 @@ def _from_effects(record: Record, topic: str, name: str) -> AnswerKey:
     """Compute the steps of an exercise on norms, or on the parts of a logit."""
     given = {letter: matrix_from(record.get(letter), f"{name}: {letter}").values for letter in GIVEN[topic]}
     try:
-        problem = solve(topic, given)
+        with np.errstate(all="ignore"):  # numbers too large are refused below
+            problem = solve(topic, given)
         bad = not all(step.ndim == 3 and np.isfinite(step).all() for step in problem.steps.values())
     except (ValueError, IndexError):
         bad = True
@@ -111,7 +112,7 @@ def _given_from_trace(record: Record, name: str) -> Given:
 
 def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
     """Compute all steps of all heads."""
-    settings = replace(settings, full=True, query=None, top=None)
+    settings = replace(settings, full=True)
     target = settings.head or "mean"
     if target not in ("mean", "all"):
         named = trace_matrices("check", given, settings)  # refuses a head that does not exist

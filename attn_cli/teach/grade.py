@@ -169,8 +169,8 @@ def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Arr
             return result
         first = first or result
     first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
-    is_matrix = matrix.values.ndim == 2 and matrix.values.shape != (1, 1)
-    transposed = handed.fit_shape(matrix.values.T, wanted) if is_matrix and procedure == CORRECT else None
+    is_matrix = matrix.values.ndim == 2 and procedure == CORRECT
+    transposed = handed.fit_shape(matrix.values.T, wanted) if is_matrix else None
     if transposed is None:
         return first
     fits = _compare_cells(grading, procedure, step, transposed, layouts[0]).status == "right"

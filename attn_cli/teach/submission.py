@@ -27,7 +27,6 @@ class Matrix(NamedTuple):
 
     values: Array
     digits: int
-    is_sure: bool = True  # whether its own numbers show the digits
 
     @property
     def half_unit(self) -> float:
@@ -64,12 +63,11 @@ def submission_from(record: Record, name: str, asked: Iterable[str] = GRADED_STE
         parts = [part for one in heads if isinstance(one, dict) and (part := one.get(step)) is not None]
         if parts and len(parts) == len(heads):
             stacks[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
-    steps = {step: matrix for step, matrix in stacks.items() if step not in ("weights", "output")}
+    steps = dict(stacks)
     for step in GRADED_STEPS:
         key = step if step in record or step not in "qkv" else step.upper()
         if key in record:
             steps[step] = matrix_from(record[key], f"{name}: {key}")
-    steps = steps | {step: matrix for step, matrix in stacks.items() if step not in steps}
     others = (
         ()
         if is_own
@@ -83,9 +81,6 @@ def submission_from(record: Record, name: str, asked: Iterable[str] = GRADED_STE
         held = f": it holds {', '.join(names)}" if names else ""
         said = f"{name} has none of {wanted}{held}."
         raise InputError(said, "Name the matrices so, or a CSV file after its matrix: weights.csv.")
-    for step, matrix in steps.items():
-        if not matrix.is_sure:
-            steps[step] = matrix._replace(digits=FEWEST_DIGITS)
     return Submission(name, steps, others, head if is_own and isinstance(head, str) else None, stacks)
 
 
@@ -113,7 +108,7 @@ def matrix_from(value: object, where: str) -> Matrix:
     fractions = values[np.isfinite(values) & (values != np.round(values))]
     if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
         return Matrix(values, 1)
-    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)), decimals >= FEWEST_DIGITS)
+    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)))
 
 
 def _numbers(value: object, depth: int = 0) -> object:

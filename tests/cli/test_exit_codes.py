@@ -77,7 +77,6 @@ WRONG = """
     explain x --measure norm => explain is about weights | self x --show mask --measure norm => mask is about weights
     self x --verified => --verified requires --model. | heads x --layer -1 => --layer cannot be -1.
     page x --words -1 => --words cannot be -1. | page x --words 100001 => from 0 to 100,000.
-    check a --expect b --tol -1 => --tol cannot be -1.0. | check a --expect b --tol inf => --tol cannot be inf.
     self x --fields weights => --fields requires -f json or -f jsonl.
     self x --fields weights -f csv => --fields requires -f json | self x --fields weights -f html => requires -f json
     self x --fields weights -f npy -o x.npy => requires -f json | self x --fields weights -o x.md => requires -f

@@ -478,6 +478,12 @@ def test_answers_are_graded_step_by_step(topic, at):
         ):  # fmt: skip
             assert graded(by_hand(given | changed))[0]["likely"] == mistake
     without = {name: matrix for name, matrix in given.items() if name not in ("W_o", "U")}
-    for broken in ({**given, "U": [[1]], "W_o": [[1]]}, without):
+    huge = {name: (np.array(given[name]) * 5e307).tolist() for name in ("X", "stream") if name in given}
+    misfit = {**given, "U": [[1]], "W_o": [[1]]}
+    for broken, said in (
+        (misfit, "do not fit together"),
+        (given | huge, "do not fit together"),
+        (without, ""),
+    ):
         (at / "sheet" / "inputs.json").write_text(json.dumps(broken))
-        shell.refused(*asked, code=65)
+        assert said in shell.refused(*asked, code=65)

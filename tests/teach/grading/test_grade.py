@@ -103,8 +103,8 @@ def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explai
 
 
 DIGITS = {
-    2: "[[0.3, 0.70]] | [[0.5, 0.5]] | [[1, 0]] | [[1.0, 0.0]]", 3: "[[0.300, 0.7]]", 4: "[[1.5e-3, 2]]",
-    1: "[[0.1, 0.2, 0.7]] | [[0.1, 0.2, 0.7], [null, NaN, -1e9]]", 17: "[[0.30000000000000004, 1]]",
+    2: "[[0.3, 0.70]] | [[0.3, 0.7]] | [[0.5, 0.5, 0.5]] | [[1, 0]] | [[1.0, 0.0]]", 3: "[[0.300, 0.7]]",
+    4: "[[1.5e-3, 2]]", 1: "[[0.1, 0.2, 0.7]] | [[0.1, 0.2, 0.7], [null, NaN, -1e9]]", 17: "[[0.30000000000000004, 1]]",
 }  # fmt: skip
 
 
@@ -113,6 +113,9 @@ def test_digits_are_the_most_that_a_matrix_shows_and_csv_files_batches_and_plain
         Path("a.json").write_text(f'{{"q": [[1, 0]], "weights": {matrix}, "output": [[-0.123, 2]]}}')
         found = {step: one.digits for step, one in read_submission("a.json").steps.items()}
         assert found == {"q": 2, "weights": digits, "output": 3}, matrix
+    np.savez("a.npz", weights=np.full((3, 4), 0.1, np.float32), output=np.full((3, 5), np.nan))
+    record = told("a.npz")
+    assert record["got"] == 0.1 and [one["unfilled"] for one in record["compared"]] == [0, 0]
     np.savetxt("weights.tsv", UNDIVIDED, "%.3f", "\t")
     assert told("weights.tsv")["likely"] == "no-scaling"
     assert is_right(Q=Q, K=[K], V=[[V]], weights=[WEIGHTS])
@@ -135,8 +138,13 @@ def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_
     for mark in (math.nan, -math.inf, -1e9, -1e4, None):
         shown = np.where(may, SCALED.astype(object), mark)
         kept = weights if mark is not None else np.where(may, weights, np.nan)
-        assert is_right(scores=SCORES, scaled_scores=shown, masked_scores=shown, weights=kept)
-    assert not is_right(masked_scores=np.where(may, SCALED, -500)), "too near to be a mark"
+        record = judged(scores=SCORES, scaled_scores=shown, masked_scores=shown, weights=kept)
+        assert record["ok"] and max(one["largest"] for one in record["compared"]) < 1e-12
+    assert not is_right(masked_scores=np.where(may, SCALED, -999)), "too near to be a mark"
+    save("right.json", Q=Q * 30, K=K, V=V, mask="causal")
+    for mark, right in ((-1500, False), (-1e5, True)):
+        assert is_right(masked_scores=np.where(may, SCALED * 30, mark)) == right
+    save("right.json", Q=Q, K=K, V=V, mask="causal")
     record = judged(masked_scores=SCALED)
     assert (record["step"], record["cell"], record["expected"]) == ("masked_scores", [0, 1], None)
     assert "masked is right" in record["message"]
@@ -195,6 +203,10 @@ def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_ow
     weights = softmax((X @ W_q) @ (X @ W_k).T / 4**0.5 / 0.5)
     record = judged(weights=weights, output=weights @ X @ W_v)
     assert record["ok"] and record["notes"] == []
+    assert is_right("-t", "2", weights=softmax((X @ W_q) @ (X @ W_k).T / 4**0.5 / 2))
+    for odd in (True, "hot", 0, 9e-7, 2e6):
+        save("right.json", **own | {"temperature": odd})
+        assert "temperature should be a number from 1e-06 up" in check("a.json").err
     # W_v of the example is symmetric; a made-up one is not, and its transpose can be told only from X.
     own["heads"][0] |= {"W_v": (W := numbers(8, 4, 4)), "v": X @ W}
     save("right.json", **own)
@@ -219,6 +231,12 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert told("one.json", "--head", "1")["ok"] and not told("one.json", "--head", "0")["ok"]
     assert told("all.json", "--head", "all")["ok"] and not told("all.json", "--head", "1")["ok"]
     assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
+    record = judged("--head", "1", weights=weights[1] + 0.1, output=(weights[1] + 0.1) @ v[1])
+    assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
+    shapes = {"q": [3, 4], "scores": [2, 3, 3], "weights": [3, 3], "output": [3, 2]}
+    for step, shape in shapes.items():
+        assert judged(**{step: [[1.0]]})["expected_shape"] == shape
+    assert judged("--head", "all", output=[[1.0]])["expected_shape"] == [2, 3, 2]
     assert told("all.json", "--head", "all")["head"] == "all"
     record = judged("--head", "all", scores=[m + 1 for m in masked])
     assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
@@ -227,19 +245,26 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     save("a.json", **shell.record("self", "The cat sees it", "--head", "subject"))
     record = told("a.json")
     assert record["head"] == "subject" and record["ok"] and not told("a.json", "--head", "object")["ok"]
+    save("a.json", **shell.record("self", "The cat sees it", "--head", "object") | {"head": "subject"})
+    assert told("a.json")["candidates"] == [], "where no mean is asked for, none is missing"
     W_o = numbers(9, 4, 3)
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
     outputs = [softmax(a @ b.T / 2**0.5) @ c for a, b, c in zip(q, k, v, strict=True)]
     layer = np.concatenate(outputs, axis=1) @ W_o
     assert is_right(layer_output=layer) and not is_right(output=layer + 0.1)
     assert is_right(output=layer) and is_right(output=np.mean(outputs, axis=0))
+    assert not is_right("--head", "all", output=layer)
+    # The layer's output has the shape of a head's.
+    save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o[:, :2])
+    assert judged(output=layer[:, :2] + 9)["expected"] == pytest.approx(np.mean(outputs, axis=0)[0, 0])
 
 
 def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_go():
     save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
     assert is_right(weights=WEIGHTS, output=STEPS["output"])
     save("b.json", weights=UNDIVIDED, scores=SCORES)
-    assert "--score has an effect only with inputs." in check("b.json", "--score", "dot").out
+    for option, value in {"score": "dot", "heads": "2", "layout": "in-out", "round": "3"}.items():
+        assert f"--{option} has an effect only with inputs." in check("b.json", f"--{option}", value).out
     assert check("b.json", "--head", "1").code == 2
     for number, code in (-np.inf, 0), (np.inf, 65):  # a masked score is -inf; none is the other
         np.savez("right.npz", masked_scores=[[1, number]], weights=[[1, 0]])
@@ -254,7 +279,26 @@ def test_results_alone_can_be_compared_with_and_explain_mistakes_as_far_as_they_
         wrong = softmax(np.where(may, undivided, -np.inf))
         assert judged(weights=np.round(wrong, 3))["likely"] == mistake
     save("right.json", **right)  # without its mask the file contradicts itself: nothing is guessed
-    assert judged(weights=WEIGHTS)["candidates"] == []
+    record, alone = judged(weights=WEIGHTS), "right.json holds results alone: without the inputs"
+    assert (record["candidates"], record["notes"]) == ([], [f"{alone} no mistake can be identified."])
+    # Scores by another factor than that of a whole d_k; at a temperature; and scores that are all 0.
+    for scaled, options, likely in (
+        (SCORES * 0.6, (), None), (SCALED / 2, ("-t", "2"), "no-scaling"), (SCORES * 0, (), None)
+    ):  # fmt: skip
+        save("right.json", scores=SCORES * scaled.any(), scaled_scores=scaled, weights=softmax(scaled))
+        record = judged(*options, weights=softmax(SCORES / 2).round(4))
+        assert record["likely"] == likely and record["notes"] == [
+            f"{alone} not every mistake can be identified."
+        ]
+    save("right.json", weights=[WEIGHTS, UNDIVIDED])  # of two heads
+    record = judged(weights=[WEIGHTS, UNDIVIDED])
+    assert (record["ok"], record["head"]) == (True, "all")
+    for step in ("q", "output", "layer_output", "k", "v"):
+        save("right.json", **{step: Q, ("context_" * (step in "kv")) + "tokens": TOKENS["tokens"]})
+        assert is_right(**{step: Q})
+    save("right.json", scaled_scores=SCALED, V=V)
+    record = judged(scores=SCORES, scaled_scores=SCALED, output=WEIGHTS @ V)
+    assert record["ok"] and record["not_compared"] == ["scores"]
     save("right.json", scaled_scores=SCALED, weights=WEIGHTS, output=STEPS["output"])
     assert judged(output=STEPS["output"] + 1)["candidates"] == []
     wrong = softmax(SCALED.T).T
@@ -310,11 +354,14 @@ NONE = f'"x" | 5 | [[1, 2], [3]] | [[true, false]] | [["1"]] | [[{10**400}]] | {
 CANNOT = """
 a.json => 2 --expect | --expect right.json => 2 FILE | a.json --expect none.json => 66 none.json
 a.json --expect right.json --tol nan => 2 --tol cannot be nan | a.json --expect right.json --tol -1 => 2 --tol
+a.json --expect right.json --tol inf => 2 --tol cannot be inf
+many.json --expect right.json => 65 it holds norms, parts, a, b, c, d, e, f.
 a.json --expect right.json -f csv => 2 no csv form | a.json --expect right.json -o a.csv => 2 no csv form
-a.json --expect right.json --mask sideways => 2 There is no mask | a.json --expect nan.json => 65 not finite
+a.json --expect right.json --mask sideways => 2 There is no mask | a.json --expect nan.json => 65 not finite, at (0, 1)
 a.json --expect right.json --heads 3 => 2 cannot be shared | a.json --expect empty.json => 65 nothing to compare
 a.json --expect right.json -o none/x.json => 73 none/x.json | colour.json --expect right.json => 65 holds colour, x
 a.json --expect misfit.json => 65 Q has shape (3, 2) and K (4, 3)
+a.json --expect hollow.json => 65 weights has shape (1, 0); it should have rows and columns
 """
 
 
@@ -329,7 +376,9 @@ def test_what_cannot_be_done_or_holds_no_matrix_of_numbers_is_refused_in_one_lin
     save("a.json", **STEPS)
     save("empty.json")
     save("colour.json", colour=[[1]], x=[[1]])
-    Path("nan.json").write_text('{"weights": [[NaN]]}')
+    save("many.json", **{name: [[1]] for name in "abcdefg"}, parts=[[1]], norms=[[1]])
+    save("hollow.json", weights=[[]])
+    Path("nan.json").write_text('{"weights": [[1, NaN], [NaN, 1]]}')
     save("misfit.json", Q=Q, K=numbers(1, 4, 3), V=V)
     for line, end in cases(CANNOT):
         code, _, said = end.partition(" ")
@@ -337,6 +386,8 @@ def test_what_cannot_be_done_or_holds_no_matrix_of_numbers_is_refused_in_one_lin
     record = judged(weights=WEIGHTS, colour=[[1]], tokens=["x"])
     assert record["ok"] and record["not_compared"] == ["colour"]
     assert "Not compared: colour." in check("a.json").out
+    some = {"schema": "attn/1", "heads": [{"q": [[1]]}, {}], "weights": [[1]]}
+    assert [*submission_from(some, "a.json").steps] == ["weights"], "a step of one head of two is none of all"
     for key, said in (("tokens", "has none of q, k, v, scores"), ("weights", "is filled in")):
         with pytest.raises(InputError, match=said):
             submission_from({key: None}, "a.json")
@@ -407,6 +458,9 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     assert (found["likely"], found["candidates"]) == (None, [])
     record = judged(scores=half(SCORES), weights=UNDIVIDED)
     assert (record["step"], record["likely"]) == ("weights", "no-scaling")
+    assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
+    record = judged(weights=half(WEIGHTS + np.eye(3, 4)))
+    assert (record["cell"], "What is filled in is right." in record["message"]) == ([0, 0], False)
 
 
 def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
@@ -415,6 +469,8 @@ def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_ri
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
     assert f"{contradicts} weights" in refused(*asked, code=65)
     assert check("a.json", "--score", "scaled").code == 0
+    save("right.json", Q=Q, K=K, V=V, weights=[*WEIGHTS[:2].tolist(), [None] * 4])  # begun, and right so far
+    assert check("a.json").code == 0
     save("right.json", transformed=[[1, 2], [2, 1]], lengths=[[1], [2]], norms=[[0.5, 1], [0.2, 1]])
     assert f"{contradicts} lengths" in refused(*asked, code=65)
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
@@ -424,13 +480,14 @@ def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_ri
 
 COMMANDS = """
 compute given.json | self "hot black coffee" -q hot | masked "hot black coffee" -q black
-compute given.json --mask causal
+compute given.json --mask causal | compute heads.json --head 0 | compute heads.json --head mean
 """
 
 
 def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself():
     W = {"W_q": np.eye(2), "W_k": numbers(5, 2, 2), "W_v": numbers(6, 2, 3)}
     save("given.json", X=Q, layout="in-out", context=numbers(4, 3, 2), **W)
+    save("heads.json", **HEADS, W_o=numbers(7, 4, 3), b_o=numbers(8, 3))
     for args, steps in product(typed(COMMANDS), (["--steps"], [])):
         assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
         ran = here("check", "own.json", "--expect", "own.json")
@@ -451,11 +508,11 @@ def test_heads_one_above_the_other_and_rows_that_are_not_filled_in_are_seen_unde
 
     def begun(matrix):
         rows = [[None if math.isnan(x) else round(x, 3) for x in row] for row in matrix.tolist()]
-        return [*rows[:2], [None] * 3]
+        return [*rows[:1], [None] * 3, [None] * 3]
 
     for name, step, matrix in (("a.json", "scaled_scores", masked), ("b.json", "weights", weights)):
         record = told(save(name, **{step: begun(matrix)}))
         assert (record["ok"], record["likely"], record["candidates"]) == (False, None, [])
-        assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 3
+        assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 5  # and one is masked
         assert "What is filled in is right." in record["message"]
     assert check("a.json", "b.json").out.count("unfinished") == 2

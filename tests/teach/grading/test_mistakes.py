@@ -86,6 +86,13 @@ SPLIT = [np.split(HEADS[letter], 2, axis=1) for letter in "QKV"]
 BY_HEAD = [softmax(q @ k.T / 2**0.5) for q, k, _ in zip(*SPLIT, strict=True)]
 OUTPUTS = [weights @ v for weights, v in zip(BY_HEAD, SPLIT[2], strict=True)]
 
+
+def by_hand(q, k):
+    """The weights of one who rounds each number on the way to two digits."""
+    scores = np.round(np.round(q, 2) @ np.round(k, 2).T, 2)
+    return np.round(softmax(np.round(scores / k.shape[1] ** 0.5, 2)), 2)
+
+
 NAMED = [  # a problem, an answer to it, and the mistake that explains it, with where it shows; "" if it is right
     (ONE, {"weights": [[1, 0]]}, ""),
     (ONE, {"weights": [[0, 1]]}, "mask-inverted"),
@@ -107,6 +114,11 @@ NAMED = [  # a problem, an answer to it, and the mistake that explains it, with 
     (HEADS, {"weights": np.concatenate(BY_HEAD)}, "heads-not-averaged"),
     (HEADS, {"output": np.concatenate(OUTPUTS, axis=1)}, "heads-not-averaged"),
     (HEADS, {"weights": np.mean(BY_HEAD, axis=0), "output": OUTPUTS}, "heads-not-averaged"),
+    (
+        HEADS,
+        {"weights": np.sum([by_hand(q, k) for q, k, _ in zip(*SPLIT, strict=True)], axis=0)},
+        "heads-not-averaged",
+    ),
 ]
 
 
