@@ -112,14 +112,14 @@ def softmax_mask(problem: Problem, procedure: Procedure) -> Bools | None:
 
 
 def other_corner(mask: Bools | None) -> Bools | None:
-    """Return the causal mask that starts from the other corner; None where it is the same, or none is causal."""
+    """Return the causal mask that starts from the other corner; None where there is none, or the mask is not causal."""
     if mask is None or mask.shape[0] == mask.shape[1]:
         return None
     n_q, n_k = mask.shape
     both = [masks.Mask(name, n_q, n_k).rows(range(n_q)) for name in ("causal", "causal-bottom-right")]
     for one, other in (both, both[::-1]):
         if np.array_equal(mask, one):
-            return None if np.array_equal(one, other) else other
+            return other
     return None
 
 

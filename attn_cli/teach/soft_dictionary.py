@@ -94,7 +94,7 @@ class Lookup:
 
 def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None = None) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly."""
-    query, keys, has_numbers = query.strip(), tuple(pairs.values), numbers_of(pairs) is not None
+    keys, has_numbers = tuple(pairs.values), numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:
         """Return V: numbers as one column, words as a one-hot column for each distinct word."""

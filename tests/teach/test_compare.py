@@ -179,7 +179,6 @@ seed=2,1,0 -e random => 2 | t=2,3,4 => 0 | t=4,1 => 0
 
 
 @pytest.mark.parametrize(("line", "place"), cases(REFERENCES))
-@like_cases
 def test_of_three_values_the_default_is_what_the_others_are_compared_with(line, place):
     found, reference = record("--vary", *line), int(place)
     values = line[0].partition("=")[2].split(",")
@@ -199,6 +198,9 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     with pytest.raises(InputError, match="too many to lay side by side"):
         compare("w " * 1001, None, Settings(embedding="random"), "score", ("scaled", "dot"))
     text = " ".join(f"w{i}" for i in range(70))
+    for top, most in ((None, 100), (150, 150)):
+        moved = compare(text, None, Settings(embedding="random", top=top), "score", ("scaled", "dot"))
+        assert len(moved.changes[0].movers) == most
     out = screen("--vary", "score=scaled,dot", *RANDOM, text=text)
     assert "too many to draw side by side" in out and "What moved most from scaled to dot" in out
     assert "The difference" not in out

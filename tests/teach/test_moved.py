@@ -108,7 +108,8 @@ def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
     by_hand.word_pieces(other)
     assert len(record("the [MASK] home", "-m", folder, "-m", other)["next_words"]) == 5
     assert record("the cats home", "-m", folder, "-m", other)["next_words"] is None
-    assert "it fills gaps" in " ".join(told("compare", "the cats home", "-m", folder, "-m", other).split())
+    said = " ".join(told("compare", "the cats home", "-m", folder, "-m", other).split())
+    assert "it fills gaps" in said and "--next:" not in said
     joined = "--join-pieces", "--hide-special"  # some weight goes to hidden tokens
     sides = (every_head("the cats home", one, *joined) for one in (folder, other))
     moved_by(record("the cats home", "-m", folder, "-m", other, *joined), *sides)
@@ -149,6 +150,8 @@ def test_two_texts_are_compared_over_the_words_that_they_share(tmp_path):
     # As many tokens at other places: cells have no counterparts.
     assert len(first) == len(second) and found["difference"] is None and found["next_words"] is None
     assert record("the cat", "--with", "a cat", "-m", folder)["difference"] is not None
+    same = record("the cat", "--with", "the cat", "-m", folder)["records"][0]  # no head moved: the usual one
+    assert (same["projection"]["layer"], same["head"]) == (1, "0")
     # A row that may look at nothing in one of two texts does not count.
     before, after = np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 1.0], [0.5, 0.5]]])
     assert divergences(before, after) == divergences(after, before) == [1.0]

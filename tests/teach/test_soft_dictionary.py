@@ -55,11 +55,19 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     assert "█" in told("colour", *CAR, "-f", "bars")
     assert not record("performance", *PARTS, "--score", "cosine")["notes"]
     found = record("performance", *PARTS)
-    assert any("differ in length" in note for note in found["notes"])
+    (note,) = (
+        note for note in record("performance", *PARTS, "zzxq=1")["notes"] if "differ in length" in note
+    )
+    assert note in found["notes"] and "zzxq" not in note, "what has no vector is not the shortest"
+    assert not any(
+        "differ in length" in note for note in record("performance", *PARTS, "-p", "random")["notes"]
+    )
     wanted = {key: cosine(vector("performance"), vector(key)) for key in found["key_tokens"]}
     assert found["cosines"] == pytest.approx([*wanted.values()])
     assert found["nearest"]["key"] == max(wanted, key=wanted.get)
-    assert record("shade", "hue=3", "Hue=2")["nearest"]["key"] == "hue"  # of those with one cosine the first
+    # Of those with one cosine the one that equals the query, else the first.
+    for query, key in (("shade", "hue"), ("Hue", "Hue")):
+        assert record(query, "hue=3", "Hue=2")["nearest"]["key"] == key
 
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
@@ -144,6 +152,9 @@ def test_doubling_every_vector_makes_scores_fourfold_and_cosines_need_not_agree_
     found = record("q", "near=1", "long=2", "-e", file("q 1 0\nnear 1 0.1\nlong 9 9\n"))
     assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
     assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
+    for length, is_told in ((0.96, False), (0.94, True)):
+        notes = record("q", "one=1", "other=2", "-e", file(f"q 1 0\none 1 0\nother 0 {length}\n"))["notes"]
+        assert any("differ in length" in note for note in notes) == is_told
 
 
 def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standard_input(file):
@@ -196,8 +207,11 @@ def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_coun
     found = record("zzxq", "zzxq=1", "color=2")
     assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
     found = record("zzxq", *CAR)
-    assert found["weights"][0] == pytest.approx([1 / 3] * 3)
+    assert found["weights"][0] == pytest.approx([1 / 3] * 3) == found["temperatures"][-1]["weights"]
     assert any("says nothing" in note for note in found["notes"])
+    assert not any("length" in note for note in record("colour", "zzxq=1", "hue=2")["notes"])
+    look = look_up("hue", dictionary(pairs_from(["zzxq=1", "colour=2", "hue=3"])), Settings())
+    assert [j for j, _ in look.nearness] == [2, 1, 0], "what has no cosine comes last"
     assert "no key is near" in told("zzxq", *CAR)
     zero = record("colour", "zzxq color=1", "hue=2", "--steps")
     assert zero["x_key"][0] == pytest.approx([x / 2 for x in vector("color")])
@@ -210,7 +224,10 @@ def test_a_key_without_a_vector_is_found_as_written_and_oov_and_projections_coun
     found = record("colour", *CAR, "-p", file(json.dumps({"W_q": W, "W_k": W, "W_v": W}), "w.json"))
     q, keys = vector("colour")[:2], np.array([vector(key)[:2] for key in found["key_tokens"]])
     assert found["weights"][0] == pytest.approx(softmax(keys @ q / math.sqrt(2)))
-    assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
+    for head in ("0", "1", "mean"):  # the ladder is of the head that is shown
+        found = record("colour", *CAR, "-p", "random", "--heads", "2", "--head", head)
+        of_one = next(rung["weights"] for rung in found["temperatures"] if rung["temperature"] == 1)
+        assert found["head"] == head and found["weights"][0] == pytest.approx(of_one)
     shown = told("--help")
     assert "identity, random, or a file" in " ".join(shown.split())
     assert not re.search("--(query|layer|full|pad|positions)", shown)
@@ -229,6 +246,7 @@ def test_a_mask_hides_keys_it_is_attention_and_delimited_output_holds_the_weight
     for pairs in (CAR, ("a=1", "the=2", "color=3")):
         found = record("colour", *pairs, *masked)
         assert found["answer"] is None and found["nearest"]["key"] == "color"
+        assert {rung["answer"] for rung in found["temperatures"]} == {None}
         shown = told("colour", *pairs, *masked)
         assert "may look at no key" in shown and "From soft to hard" not in shown
     weights = record("colour", "brand=Porche", "color=black")["weights"]

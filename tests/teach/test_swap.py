@@ -11,7 +11,7 @@ from attn_cli.teach.compare import Swap
 from attn_cli.teach.swap import parse_swaps, swap
 from tests import shell
 from tests.alike import assert_alike
-from tests.cli.tables import told as cases
+from tests.cli.tables import told as cases, typed
 from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -89,7 +89,13 @@ ANIMAL = "The animal didn't cross the street because it was too tired"
 def test_words_are_swapped_by_name_or_place_also_in_a_context_and_a_pronoun_is_the_row():
     text = "the cat saw the dog"
     assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
-    assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
+    assert record("--swap", " 3 = a ", text=text)["values"][1] == "the cat saw a dog"
+    found = record("--swap", "a=o", "--tokenizer", "characters", text="cat")
+    assert found["values"] == ["cat", "cot"]
+    found = record("--swap", "cat=dog", text="the cat.")
+    assert [side["dropped"] for side in found["records"]] == [["."], ["."]]
+    found = record("--swap", "0=she", "--context", "he likes coffee", text="he drinks")["records"][1]
+    assert (found["query_tokens"], found["key_tokens"]) == (["she", "drinks"], ["he", "likes", "coffee"])
     assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
     found = record("--swap", "cat=dog", "--swap", "dog=cat", text=text)
     assert found["values"][1] == "the dog saw the cat"
@@ -107,10 +113,20 @@ def test_words_are_swapped_by_name_or_place_also_in_a_context_and_a_pronoun_is_t
     assert record("--swap", "coffee=tea", text="she likes coffee")["swap"]["rows"][0]["query"] == "likes"
 
 
-@pytest.mark.parametrize("more", [(), ("--mask", "window:9:9"), ("-t", "0.5"), ("--score", "dot")])
-def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(more):
-    (row,) = record("--swap", "tired=wide", *more, text=ANIMAL)["swap"]["rows"]
+LEADS = """
+tired=wide | tired=wide --mask window:9:9 | tired=wide -t 0.5 | tired=wide --score dot | quick=rock -q fox
+fox=rock -q over
+"""
+
+
+@pytest.mark.parametrize("line", typed(LEADS), ids=" ".join)
+def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(line):
+    (row,) = record("--swap", *line, text=ANIMAL if line[0] == "tired=wide" else FOX)["swap"]["rows"]
     lead, keys = row["lead"], row["keys"]
+    before, after = (max(keys, key=lambda one: one["weights"][side])["key_index"] for side in (0, 1))
+    others = [max(one["weights"]) * (one["key_index"] != before) for one in keys]
+    rival = others.index(max(others)) if before == after else after
+    assert (lead["key_index"], lead["rival_index"]) == (before, rival)
     one, other = keys[lead["key_index"]], keys[lead["rival_index"]]
     for side in (0, 1):
         for term in ("content", "distance"):
@@ -120,7 +136,8 @@ def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(more)
     assert lead["by_query"] + lead["by_keys"] == pytest.approx(lead["content"][1] - lead["content"][0])
     by = {term: lead[term][1] - lead[term][0] for term in ("content", "distance")}
     whole = sum(by.values())
-    assert lead["decided"] == max(by, key=lambda term: by[term] * whole)
+    wanted = max(by, key=lambda term: by[term] * whole) if abs(whole) > 1e-12 else None
+    assert lead["decided"] == wanted and (wanted is None) == (line[0] == "fox=rock")
 
 
 def test_without_a_distance_a_score_or_layers_nothing_follows_the_place_and_there_is_no_lead():
@@ -145,7 +162,7 @@ fox=fox => by itself | fox => takes OLD=NEW | =rock => takes OLD=NEW | fox= => t
 9=rock => from 0 to 8 | fox=rock --swap FOX=dog => twice | fox=rock --only scores => without --only
 fox=rock --versus dog => without --versus | fox=rock --head all => One head is compared
 fox=rock -f npy -o x.npy => no npy form | fox=rock -f code:numpy => no code:numpy form
-fox=blorf --oov skip => --oov skip | foESC[31mx=rock => 'fo^[[31mx'
+fox=blorf --oov skip => --oov skip | foESC[31mx=rock => 'fo^[[31mx' | ESC[31m => '^[[31m' is not that
 """
 
 

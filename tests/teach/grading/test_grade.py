@@ -93,8 +93,14 @@ def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explai
     q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
     save("right.json", Q=q, K=K, V=V, **TOKENS)
     weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
-    assert is_right(q=q, output=np.round(weights @ v, 3))
+    output = np.round(weights @ v, 3)
+    assert is_right(q=q, output=output)
+    output[1, 2] += 0.5  # the others are right for who rounds on the way
+    assert [one["wrong"] for one in judged("--tol", "0", q=q, output=output)["compared"]] == [0, 1]
     assert not is_right(q=q, output=np.round(np.round(weights, 2) @ v, 3))
+    save("right.json", Q=Q * 300, K=K, V=V)  # computed in float32
+    np.savez("a.npz", scores=np.float32(Q * 300) @ np.float32(K.T))
+    assert told("a.npz", "--tol", "0")["ok"]
     save("right.json", weights=np.round(WEIGHTS, 2))  # a key of few digits is met by all that rounds to it
     assert is_right(weights=WEIGHTS) and is_right(weights=np.round(WEIGHTS, 3))
     assert not is_right(weights=np.round(WEIGHTS, 2) + np.eye(3, 4) * 0.007)
