@@ -106,7 +106,7 @@ def read_config(path: str, commands: Collection[str] | None = None) -> dict[tupl
             raise _no_setting(where, key, commands or ())
         placed = ("".join(table), name)
         if placed in found:
-            raise ConfigError(f"{where}: {visible(key)} is set in line {found[placed].line} already.")
+            raise ConfigError(f"{where}: {key} is set in line {found[placed].line} already.")
         found[placed] = FileValue(_typed(name, value, where), path, line)
     return found
 

@@ -70,7 +70,7 @@ def test_what_is_piped_in_is_computed_with_as_a_file_is(at):
     for dash in (["-"], []):
         ran = attn("compute", *dash, "-f", "json", input=Path("given.json").read_text())
         assert_alike(json.loads(ran.out)["weights"], record("compute", "given.json")["weights"])
-    assert "not JSON" in refused("compute", code=65)  # nothing was piped in
+    assert refused("compute", code=65).startswith("attn: Standard input, line 1, ")  # nothing was piped in
     assert "missing.json" in refused("compute", "missing.json", code=66)
     (at / "Q.csv").write_text("1,2\n")
     (at / "m.json").write_text('{"Q": [[1, 2]]}')
@@ -169,6 +169,8 @@ def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(
     (at / "given.json").write_text(given)
     for options, score in (([], "scaled"), (["--score", "cosine"], "cosine")):
         assert record("compute", "given.json", *options, env={"ATTN_SCORE": "dot"})["score"] == score
+    (at / "attn.toml").write_text('score = "dot"')
+    assert here("compute", "given.json").err == "", "what does not count is not told"
     (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
     for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):
         assert here("check", "a.json", "--expect", "given.json", env=env).code == 0

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -74,13 +75,23 @@ def test_every_type_of_value_arrives_a_path_from_home_and_a_switch_that_is_turne
 
 
 def test_what_a_command_does_not_take_is_not_used_there(place):
-    write('pad = 3\nformat = "markdown"\ntidy = true\ndim = 3\nseed = 7\ntop = 2')
+    write('pad = 3\nformat = "markdown"\ntidy = true\ndim = 3\nseed = 7\ntop = 5\n[vectors]\ntop = 2')
     ran = here("vectors", "nearest", "cat")
     assert ran.code == 0 and ran.out.count("\n") == 2
     assert ran.err == "attn: settings from attn.toml: top.\n"
     assert here("schema").err == ""
     ran = here("example")  # the list of examples has no Markdown: it is listed as it always is
     assert (ran.code, ran.err) == (0, "attn: settings from attn.toml: dim, seed, pad, top.\n")
+    write(
+        'embedding = "random"\nfigure = "links"\ndpi = 200\nsize = "8x4"\nfields = "weights"'
+    )  # not of a screen
+    assert here("self", "a b").err == "attn: settings from attn.toml: embedding.\n"
+    write('width = 60\nmask = "causal"\nseed = 3')
+    for name, weight in (("key", 1), ("answer", 2)):
+        Path(f"{name}.json").write_text(f'{{"weights": [[{weight}]]}}')
+    ran = here("check", "answer.json", "--expect", "key.json")
+    assert (ran.code, ran.err) == (1, "attn: settings from attn.toml: width.\n")
+    assert here("exercise").out == here("exercise", "--seed", "0", "--mask", "none").out
 
 
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
@@ -131,11 +142,11 @@ seed = 1 / bogus = [ / 1, / 2 / ] => 2 'bogus'
 seed = 1 / output = "x.json" => 2 output cannot be set in a file. Type it: -o FILE
 keep-punctuation = true / keep_punctuation = false => 2 is set in line 1 already
 [self] / query = "cat" => 2 query cannot be set in a file. Type it: -q TOKEN | score = dot => 1 invalid value
-seed = 99999999999999999999 => 1 seed cannot be a number of that many digits | context = "x" => 1 'context'
+seed = 9223372036854775808 => 1 seed cannot be a number of that many digits | context = "x" => 1 'context'
 temperature = true => 1 temperature cannot be true: it takes a number. | top = [1] => 1 top cannot be a list
 steps = "yes" => 1 steps cannot be "yes": it takes true or false. | seed = 1 / [[self]] => 2 self is a command
 seed = 1.0 => 1 seed cannot be 1.0: it takes a whole number. | temprature = 1 => 1 Did you mean temperature?
-[vectors.nearest] / top = 1 => 1 no table [vectors.nearest] | temperature = 0 => 1 --temperature cannot be 0.0
+[vectors.nearest] / top = 1 => 1 no table [vectors.nearest]. A table | temperature = 0 => 1 --temperature cannot be 0.0
 seed = 1 / [self] / top = 1 / bogus = 2 => 4 'bogus' | seed = 1 / self = {top = 1, bogus = 2} => 2 'bogus'
 temperature = nan => 1 --temperature cannot be nan | seed = 1 / head = "x => 2 unterminated string
 seed = 1 / self . 'bo gus' = 2 => 2 'bo gus' | seed = 1 / [slef] => 2 Did you mean [self]?
@@ -143,7 +154,9 @@ seed = 1 / / seed = 2 => 3 cannot overwrite | seed = 1 / top = -1 => 2 --top can
 top = 2020-01-01 => 1 top cannot be a date | mask = "diagonal" => 1 no mask 'diagonal'
 embedding = "zzzq" => 1 no vectors 'zzzq' | masked = true => 1 masked is a command
 seed = 1 / self.bogus = 2 => 2 'bogus' | seed = 1 / score dot => 2 expected '='
-seed.x.y = 1 => 1 no table [seed.x] | score.x = 1 => 1 no table [score]
+seed.x.y = 1 => 1 no table [seed.x] | score.x = 1 => 1 no table [score] | embedding = "~root" => 1 no vectors '~root'
+temperature = " " => 1 it takes a number. Remove the line. | score = "dto" => 1 Did you mean dot? Change that line.
+seed = "0123456789012345678901234567890123456789" => 1 cannot be "0123456789012345678901234567890123456789": it
 """
 QUOTED = {  # with more than one kind of quotes, ends of lines, escapes
     'seed = 1\n"te\\u006dp" = 2\n': "2 'temp'",
@@ -155,6 +168,7 @@ QUOTED = {  # with more than one kind of quotes, ends of lines, escapes
     "\ufeffbogus = 3": "1 'bogus'",
     "[ 'cross' ]\n[self] # [x]\nhead = '\\'\ntop = \"\\\"=\"\n": "4 top cannot be",
     'embedding = "a\\u0000b"': "1 embedding cannot be",
+    'seed = 1\nhead = """x\n\n\n': "2 unterminated string",
 }
 
 
@@ -189,6 +203,8 @@ def test_a_file_that_is_no_text_of_settings_is_one_line(place):
         remove(HERE)
     write_own("seed = 1\nbogus = 2")
     assert "~/.config/attn/config.toml, line 2: " in blamed("self", "a b")
+    with mock.patch.dict(os.environ, {"HOME": "/"}):
+        assert config.short_path("/a/b") == "/a/b"
     write_own("")
     for name in ("\\u001b[31m", "\\u202e", "[red]", "\\n"):
         for text, told in ((f'"{name}" = 1', "there is no setting"), (f'seed = "{name}"', "seed cannot be")):
@@ -231,11 +247,14 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     assert found["top"]["value"] == listed("vectors")["top"]["value"] == 3
     assert (listed("masked")["top"]["value"], listed("masked")["top"]["line"]) == (4, 5)
     files = "attn.toml: read.\n  Tables for single commands: [masked].\n~/.config/attn/config.toml: read.\n"
-    assert here("config").out.endswith(files)
+    assert here("config").out.endswith(files) and "Tables for" not in here("config", "masked").out
+    assert re.search("\nfull +false +default\n", here("config").out)
     Path(HERE).unlink()
     Path(".config/attn/config.toml").unlink()
     assert listed("vectors")["top"]["value"] == 10
-    assert listed("schema") == {}
+    assert listed("schema") == {} and here("config", "schema").out.startswith(
+        "This command has no settings.\n\n"
+    )
     assert here("config").out.endswith("attn.toml: not there.\n~/.config/attn/config.toml: not there.\n")
     write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
     found = json.loads(here("self", "a b", "-f", "json").out)
@@ -246,9 +265,11 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
 
 def test_config_points_at_variables_that_are_none_of_ours_and_refuses_what_a_command_would_refuse(place):
     env = {"ATTN_TEMPRATURE": "1", "ATTN_": "x", "ATTN_MIRROR": "http://x", "ATTN_SEED": "", "ATTN_EMPTY": ""}
+    env |= {"ATTN_PAGER": "less"}
     ran = here("config", env=env)
     assert "ATTN_TEMPRATURE is not a variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
-    assert "ATTN_ is not a variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
+    assert "ATTN_ is not a variable" in ran.out
+    assert not any(name in ran.out for name in ("MIRROR", "PAGER", "EMPTY"))
     for name, value in (("ATTN_TEMPERATURE", "0"), ("ATTN_SCORE", "x")):
         assert name in blamed("config", env={name: value})
     write("bogus = 1")

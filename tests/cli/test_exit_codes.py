@@ -400,6 +400,8 @@ def test_a_closed_standard_input_is_like_an_absent_text_and_a_closed_error_strea
 
 
 BAD_VARIABLES = """
+KEEP_PUNCTUATION=maybe => boolean. Give 1 or 0. Change or unset ATTN_KEEP_PUNCTUATION. | DPI=29 | SIZE=8 | FIGURE=lnks
+DIM=wide => 'wide' is not a valid int. Change or unset ATTN_DIM. | SCORE=dto => Did you mean dot? Change or unset
 TOKENIZER=bpe | KEEP_PUNCTUATION=perhaps | EMBEDDING=bogus | DIM=0 | DIM=wide | SEED=-1 | OOV=guess | HEADS=7
 PROJECTION=bogus | HEAD=77 | LAYER=1 | LAYER=first | OOV=models | LAYOUT=sideways | SCORE=best | MASK=diagonal
 TEMPERATURE=0 | TEMPERATURE=nan | MASK_TRUE=perhaps | QUERY=zebra | TOP=0 | FULL=perhaps | FORMAT=pdf | TIDY=perhaps
@@ -407,10 +409,10 @@ STEPS=perhaps | PRECISION=99 | COLOR=red | PALETTE=jet | WIDTH=3
 """
 
 
-@pytest.mark.parametrize("set_to", apart(BAD_VARIABLES))
-def test_a_bad_variable_is_78_and_named(set_to):
-    name, _, value = set_to.partition("=")
-    refused(here("self", "the cat", env={f"ATTN_{name}": value}), 78, f"ATTN_{name}")
+@pytest.mark.parametrize(("set_to", "said"), told(BAD_VARIABLES))
+def test_a_bad_variable_is_78_and_named(set_to, said):
+    name, _, value = set_to[0].partition("=")
+    refused(here("self", "the cat", env={f"ATTN_{name}": value}), 78, f"ATTN_{name}", said)
 
 
 def test_a_flag_beats_a_bad_variable_and_is_blamed_for_its_own_mistakes():

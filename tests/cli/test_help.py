@@ -3,7 +3,7 @@
 import pytest
 
 from attn_cli.cli.app import COMMANDS
-from attn_cli.cli.help import USUAL, own_options
+from attn_cli.cli.help import USUAL, Row, _choice_row, _table, own_options
 from attn_cli.settings.declare import GROUPS
 from tests.cli.tables import typed
 from tests.docs import commands, named
@@ -27,12 +27,16 @@ def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_an
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
     assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
-    assert lines[0].startswith(f"Usage: {named(words)} ") and lines[-1].startswith("--help has all options")
+    is_group = hasattr(ALL[words], "entries")
+    assert lines[0].startswith(f"Usage: {named(words)} ")
+    assert lines[-1] == f"--help has all options{' and commands' * is_group}."
+    assert ("More commands: " in shown.out) == (not words) and "[default" not in shown.out
+    assert "Most options have a variable" not in shown.out
     about = " ".join(ALL[words].help.partition("\n\n")[0].split())
     assert about in " ".join(lines)
     assert any(line.startswith(("Example:", "Start with:")) for line in lines)
     known = options(words)
-    usual = [] if hasattr(ALL[words], "entries") else USUAL.get(named(words), " ".join(known)).split()
+    usual = [] if is_group else USUAL.get(named(words), " ".join(known)).split()
     assert all(f"--{name}" in shown.out or f"-{name}" in shown.out for name in usual)
     listed = [line for line in lines if line.startswith("  -")]
     assert len(listed) == len({id(known[name]) for name in usual}) <= MOST_OPTIONS
@@ -90,9 +94,23 @@ def test_the_width_is_that_of_the_option_then_of_its_variable_then_of_columns_th
         assert 65 < width(option, ATTN_WIDTH="70", COLUMNS="90") <= 70
         assert 45 < width(option, COLUMNS="50") <= 50
         assert 75 < width(option) <= 80
-        assert width(option, COLUMNS="200") <= 100 < width(option, "--width", "120")
+        assert 98 < width(option, COLUMNS="200") <= 100 < width(option, "--width", "120")
     shown = terminal("self", "--help", columns=50).out.splitlines()
     assert 45 < max(map(len, shown)) <= 50
+
+
+def test_what_is_typed_stands_beside_its_text_or_above_it_and_choices_are_named_where_they_have_room():
+    rows = [Row("-a", "one two three"), Row(f"--{'x' * 28}", "long"), Row(f"--{'y' * 29}", "below")]
+    a, x, y = ("  " + row.typed for row in rows)
+    assert [*_table(rows, 80)] == [f"{a:34}one two three", f"{x}  long", y, f"{'':34}below"]
+    above = [x, "      long", y, "      below"]
+    assert [*_table(rows, 26)] == ["  -a  one two three", *above]
+    assert [*_table(rows, 25)] == [a, "      one two three", *above]
+    for last, shown in ((11, f"--abc <{'x' * 10}|{'y' * 11}>"), (12, "--abc ABC")):
+        assert _choice_row("--abc", "Text.", ["x" * 10, "y" * last], 8).typed == shown
+    many = [f"choice{n}" for n in range(10)]
+    assert _choice_row("--abc", "T.  [x]", many[:9], 8).text == f"T. One of {', '.join(many[:9])}.  [x]"
+    assert _choice_row("--abc", "T.", many, 8).text == f"T. One of {', '.join(many[:8])} and 2 more."
 
 
 def test_help_and_errors_have_no_colour_and_help_asks_nothing_of_the_other_arguments_or_of_a_file(at):

@@ -157,6 +157,7 @@ def test_colours_are_those_that_the_terminal_has(env):
 
 REFUSED = """
 --matrices no-such.json => 66 | --replay no-such.jsonl => 66 | ... => 65 | --pace 2 => 2 | - => 2 | a b => 2
+--replay no-such --pace 0 => 2 | --replay no-such --pace 1001 => 2 | --replay no-such --pace 1000 => 66
 a --weights w.npy => 2 | the --mask caussal => 2
 """
 
@@ -164,9 +165,10 @@ a --weights w.npy => 2 | the --mask caussal => 2
 def test_a_stream_that_is_no_terminal_and_an_input_that_is_refused_are_refused_before_the_screen_is_taken():
     said = "attn live reads keys, and standard input is not a terminal. For a text in a pipe: attn self -"
     assert attn("live", FOX) == (2, "", f"attn: {said}\n")
-    with Stage("live", env={"TERM": "dumb"}) as stage:
-        assert stage.code() == 2
-        assert b"needs a terminal that can be drawn on" in stage.shown
+    for term in ("dumb", "unknown", None):
+        with Stage("live", env={"TERM": term}) as stage:
+            assert stage.code() == 2
+            assert b"needs a terminal that can be drawn on" in stage.shown
     for line, code in told(REFUSED):
         ran = terminal("live", *line)
         assert ran.code == int(code) and "\x1b[?1049h" not in ran.out, ran.out

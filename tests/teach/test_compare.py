@@ -136,6 +136,7 @@ keep-punctuation=yes,maybe => 'maybe' is not a valid boolean. Give yes or no.
 scor=scaled,dot => is not an option. Did you mean score? | query=cat,sat => changes what is shown
 format=json,csv => changes what is shown | palette=blues,greys => changes what is shown
 threads=1,2 => changes how long it takes | ESC[31m=1,2 => '^[[31m'
+t=1,default => the same value twice | text=a,b => attn explain TEXT --swap OLD=NEW varies a word of the text.
 t=1,2 --vary seed=1,2 => which of them changed a number | t=1,2 --head all => One head
 score=scaled,dot --score dot => both set and varied | t=1,2 -f code:numpy => no code:numpy form
 """

@@ -353,13 +353,15 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
     assert {path.name for path in (tmp_path / "full").iterdir()} == {"key.md"}
     assert here("exercise", "-o", str(tmp_path / "full"), "--force").code == 73
     assert here("exercise", "-o", "/dev/null").code == 73
+    (tmp_path / "sheet.html").mkdir()
+    assert here("exercise", "-o", str(tmp_path / "sheet.html")).code == 0
 
 
 WRONG = """
 --seed -1 => --seed cannot be -1 | --seed 9223372036854775808 => --seed cannot be | --seed x => --seed
 --dim 1 => from 2 to 4 | --dim 5 => from 2 to 4 | --words 1 => from 2 to 4 | --words 5 => from 2 to 4
 --mask window:1 => causal | --score cosine => scaled | -f csv => markdown | --force => -o DIR
--o sheet.tex => folder | -o sheet --key => --key | -o sheet -f latex => -f | 7 => 7
+-o sheet.TEX => folder | -o sheet --key => --key | -o sheet -f latex => -f | 7 => 7
 """
 
 
@@ -368,6 +370,7 @@ def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
         assert said in shell.refused("exercise", *line)
     assert list(at.iterdir()) == []
     found = record()
+    assert "`" not in json.dumps(found["questions"])
     known = SCHEMA["$defs"]["exercise"]["properties"]
     assert set(found) == set(known)
     for key in ("inputs", "answers"):

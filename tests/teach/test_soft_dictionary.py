@@ -176,6 +176,9 @@ def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standa
     assert record("colour", "--from", file('{"color": 0.5, "hue": -2e3}'))["values"] == [0.5, -2000]
     found = pairs_in({" a ": 0.1, "b": 10**20, "c": " x"}, "f")
     assert found == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
+    assert record("hue", "hue=red", "--from", file('{"hue": "blue"}'))["exact"] == "red", (
+        "what is typed counts"
+    )
 
 
 NO_PAIRS = ('{"a": [1]}', '{"a": true}', '{"a": null}', '{"a": ""}', '{" ": 1}', '{"a": NaN}', "[1]", "{", "")

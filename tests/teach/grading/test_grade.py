@@ -257,7 +257,8 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
     outputs = [softmax(a @ b.T / 2**0.5) @ c for a, b, c in zip(q, k, v, strict=True)]
     layer = np.concatenate(outputs, axis=1) @ W_o
-    assert is_right(layer_output=layer) and not is_right(output=layer + 0.1)
+    assert all(is_right("--head", head, layer_output=layer) for head in ("mean", "all", "1"))
+    assert not is_right(output=layer + 0.1)
     assert is_right(output=layer) and is_right(output=np.mean(outputs, axis=0))
     assert not is_right("--head", "all", output=layer)
     # The layer's output has the shape of a head's.
@@ -342,6 +343,15 @@ def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explan
 def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
     files = several()
     Path("bad.json").write_text("{")
+    missing = [f"none{n}.json" for n in range(7)]
+    named = f"{', '.join(missing[:5])} and 2 more"
+    said = f"attn: 7 of 8 answers could not be read: {named}. The verdicts on the others stand.\n"
+    assert check(*missing, "one.json").err == said
+    assert [check(*both).code for both in (missing[:2], ("bad.json", *missing), (*missing, "bad.json"))] == [
+        66,
+        65,
+        66,
+    ]
     for missing, code in (("bad.json", 65), ("none.json", 66)):
         ran = check(missing, *files)
         assert ran.code == code and "unreadable" in ran.out and "no-scaling" in ran.out
