@@ -119,9 +119,7 @@ def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
     opened.close(force=True)
 
 
-def test_installing_keeps_every_byte_of_a_profile_follows_its_link_and_says_where_it_wrote_or_that_it_cannot(
-    at,
-):
+def test_installing_keeps_every_byte_of_a_profile_follows_its_link_and_says_where_it_wrote(at):
     for folder in ("a home", "dotfiles"):
         Path(folder).mkdir()
     real, profile = Path("dotfiles/bashrc"), Path("a home/.bashrc")

@@ -135,7 +135,8 @@ WRONG = """
     heads --weights w.npz --kind cross => --kind requires --model | heads x -m m -p roles => --model and --projection
     vectors export -o x.bin --words 0 => --words cannot be 0.
     effect "the cat" --target qqzzx => qqzzx is no word of language | effect "the cat" -p roles => says no words
-    effect "the cat" --knock-out-with mean => --knock-out-with is for --measure knock-out
+    effect "the cat" --knock-out-with zero => --knock-out-with is for --measure knock-out
+    heads --weights w.npz --knock-out 0.1 => nothing is computed from what the heads of w.npz give
     effect "the cat" --target ' ' => --target is empty | effect "the cat" --context b => A second text is for a model
     effect "the cat" --target dog --against dog => The two words to compare are one: dog
     lens "ab a" -p roles => says no words | lens "ab a" --context b => A second text | lens "ab a" --pair b => --pair

@@ -47,9 +47,7 @@ WRITTEN = [(KING, {}), (COMMA, {}), ("ab a", {"model": ""}), ("ab a", {"model": 
 
 
 @pytest.mark.parametrize(("begun", "place"), WRITTEN)
-def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_one_there(
-    begun, place, letters
-):
+def test_each_word_is_the_likeliest_that_masked_names_and_its_row_the_last_one(begun, place, letters):
     place, space, text = place | ({"model": letters} if place else {}), "" if place else " ", begun
     options = [word for name in place for word in (f"--{name}", str(place[name]))]
     for one in steps(begun, *options, "--count", "5", "--runners-up", "4"):
@@ -68,9 +66,7 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_on
     assert one["written"].replace(",", " ,") == text.removeprefix(begun)  # no space stands before a comma
 
 
-def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_more_places(
-    letters, configured
-):
+def test_it_stops_where_it_is_told_where_the_model_ends_and_without_places(letters, configured):
     whole = steps("ab a", "-m", letters, "--count", "99")
     assert whole[-1]["stopped"] == "length" and len(whole) == 18
     for count in ("2", "18"):  # also where there is no place for more

@@ -114,9 +114,7 @@ def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, letters):
             assert head["shares"]["next"] is None
 
 
-def test_an_encoder_and_a_decoder_have_three_kinds_of_heads_and_a_model_of_one_text_one(
-    transformers, letters, tmp_path
-):
+def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(transformers, letters, tmp_path):
     made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
     text, folder = ("the cats walking", "--context", "a b c"), ("-m", str(tmp_path))
@@ -258,7 +256,7 @@ def punctuation(W, tokens):
 
 def test_rows_hold_every_measure_and_parquet_the_same_and_the_screen_a_line_for_each_head(texts, tmp_path):
     made, found = rows("heads", "--texts", texts), record("--texts", texts)
-    assert len(made) == 11
+    assert len(made) == 11 and record("--texts", texts, "--kind", "masked")["attention"] == "masked"
     for row, head in zip(made, found["heads"], strict=True):
         assert row["head"] == head["head"] and float(row["sink_mean"]) == pytest.approx(head["sink"]["mean"])
     out = here("heads", "--texts", texts, "-p", "language", "--width", "80").out

@@ -280,9 +280,7 @@ def words() -> st.SearchStrategy[list[str]]:
 @example(["世界" * 20, "a" * 30], 20, 0, "utf-8", "none")  # wide, and longer than a line
 @example([" ", "\u3000", "\xa0", "  x"], 24, 0, "utf-8", "none")
 @example(["\\", "|", "`", "\\\\|", "a\nb", "tab\tstop", "\u2028"], None, 0, "ascii", "none")
-def test_any_tokens_are_inert_fit_can_be_written_and_keep_their_columns(
-    tokens, width, colors, encoding, mask
-):
+def test_any_tokens_are_inert_fit_and_keep_their_columns(tokens, width, colors, encoding, mask):
     trace = given_tokens(tokens, mask=mask)
     screen = Terminal(width=width, colors=colors, encoding=encoding)
     for name, walk in (("table", False), ("bars", False), ("table", True)):

@@ -126,6 +126,7 @@ def test_a_screen_fits_80_columns_and_csv_has_a_row_for_each_layer_and_place():
         assert "markdown" in more or max(map(len, lines)) <= 80, shown
     long = here("lens", " ".join([CAT] * 9), "--width", "80").out
     assert max(map(len, long.splitlines())) <= 80 and '"the"' in long
+    assert "layers 39 the 40 The 41 cat 42 sat 43 on 44 the 0 " in " ".join(long.split()), "the last six"
     said = named_of(trace_masked(CAT, Settings()).next_words)[0].word
     table = rows("lens", CAT, "--ids", "5")
     assert len(table) == 4 * 5 and table[-1]["likeliest"] == said != table[4]["likeliest"]

@@ -129,6 +129,8 @@ def test_a_long_text_keeps_roles_and_says_so_unless_it_is_asked_what_comes_next(
 
 @pytest.mark.parametrize("command", ["self", "explain"])
 def test_a_mask_in_another_command_changes_no_model(command):
+    masks = (record("masked", TEXT, "--show", "mask", *more) for more in ((), ("--next-at", "all")))
+    assert [one["next_words"] is None for one in masks] == [True, False]  # unless they are asked for
     bare, under = (record(command, TEXT, *more) for more in ((), ("--mask", "causal")))
     assert bare["projection"] == under["projection"] and bare["head"] == under["head"]
 

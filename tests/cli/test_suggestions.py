@@ -140,6 +140,16 @@ def test_a_word_to_try(word, own, at):
     assert word in words and here(*words).code == 0
 
 
+TRIED = "a1b2 cat bird whale => bird | a1 cat => a1 | whale fox king => king"  # a usual word, a long one, the first
+
+
+@pytest.mark.parametrize(("words", "tried"), told(TRIED))
+def test_a_word_to_try_is_one_that_means_something(words, tried, own, at):
+    Path("short.txt").write_text("".join(f"{word} {n} 1\n" for n, word in enumerate(words)))
+    said = here("vectors", "import", "short.txt").err
+    assert said.endswith(f"attn: try: attn vectors nearest {tried} -e short\n")
+
+
 @pytest.mark.parametrize("name", [*NAMES, BYTES])
 def test_a_file_to_write_or_a_model_to_read(name, at):
     ran = here("self", "she", "-f", "json", "-o", f"{name}.svg")

@@ -69,7 +69,10 @@ def test_examples_take_their_inputs():
             assert head[name.lower() if len(name) == 1 else name] == inputs[name]
         assert "X" not in inputs or record["x_query"] == inputs["X"]
         assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
-    assert {*NAMES} <= {*told("example").split()}
+    about = {one["name"]: one["about"] for one in shell.record("example")["examples"]}
+    assert {*about} == {*NAMES} and told("example") == "".join(
+        f"{n:<16} {said}\n" for n, said in about.items()
+    )
 
 
 @pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
