@@ -50,11 +50,16 @@ def error_of(text: str) -> dict[str, object]:
     return found
 
 
-def test_records_are_inert_and_the_same_in_ascii(at):
+def test_records_are_inert_the_same_in_ascii_and_bytes_that_are_no_utf8_are_noted_in_theirs_alone(at):
     got = here("batch", write(LINES), *ALL)
     assert (got.code, got.err) == (0, "") and "\x1b" not in got.out and "\u202e" not in got.out
     ascii = attn("batch", "lines.txt", *ALL, env={"PYTHONIOENCODING": "ascii"}).out
     assert ascii.isascii() and records(ascii) == records(got.out)
+    got = here("batch", write(b"a \xff b\na \x00 b\na b\n"), *RANDOM, "--tokenizer", "whitespace", *ALL)
+    notes = ["Bytes that are not UTF-8 were read as U+FFFD."]
+    assert [record["notes"] for record in records(got.out)] == [notes, [], []]
+    tokens = [" ".join(record["query_tokens"]) for record in records(got.out)]
+    assert tokens == ["a \ufffd b", "a \0 b", "a b"]
 
 
 KEYS = """
@@ -85,15 +90,7 @@ def test_however_a_file_is_written_its_lines_are_the_same(data, at):
     assert [record["query_tokens"] for record in found] == [["she", "likes"], ["the", "cat"]]
 
 
-def test_bytes_that_are_no_utf8_are_noted_in_their_record_alone_and_nul_is_a_token(at):
-    got = here("batch", write(b"a \xff b\na \x00 b\na b\n"), *RANDOM, "--tokenizer", "whitespace", *ALL)
-    notes = ["Bytes that are not UTF-8 were read as U+FFFD."]
-    assert [record["notes"] for record in records(got.out)] == [notes, [], []]
-    tokens = [" ".join(record["query_tokens"]) for record in records(got.out)]
-    assert tokens == ["a \ufffd b", "a \0 b", "a b"]
-
-
-def test_lines_come_from_a_pipe_and_no_lines_are_no_records(at):
+def test_lines_come_from_a_pipe_and_a_reader_that_leaves_is_no_error_but_a_full_disk_is(at):
     assert here("batch", write(b"")) == here("batch") == (0, "", "")
     piped = attn("batch", *RANDOM, input="a b\nc\n")
     assert piped.code == 0 and piped.out.count("\n") == 2
@@ -101,6 +98,11 @@ def test_lines_come_from_a_pipe_and_no_lines_are_no_records(at):
     got = attn("batch", input=gzip.compress(b"a b\n"))
     assert got.code == 65 and "gzip -dc" in str(error_of(got.err)["hint"])
     assert here("batch", "/").code == here("batch", "missing.txt").code == 66
+    write(["a b c d e f"] * 300)
+    assert shell("attn batch lines.txt -e random | head -1 | wc -l", cwd=at) == (0, "1\n", "")
+    if Path("/dev/full").exists():
+        got = shell("attn batch lines.txt -e random > /dev/full", cwd=at)
+        assert got.code == error_of(got.err)["code"] == 74
 
 
 def test_a_record_is_there_before_the_next_line_is_and_an_interrupt_leaves_whole_lines():
@@ -185,16 +187,7 @@ def test_what_is_wrong_with_every_line_ends_the_run_at_once(options, end, at):
     assert {path.name for path in at.iterdir()} == {"w.json", "lines.txt"}
 
 
-def test_a_file_that_holds_no_lines_is_refused_as_a_whole(at):
-    packed = gzip.compress(b"a b\n")[:-6]
-    files = {"UTF-16": "a b\n".encode("utf-16"), "cut off": packed, "cannot be unpacked": b"\x1f\x8bnonsense"}
-    for said, data in files.items():
-        got = here("batch", write(data), "--keep-going", *RANDOM)
-        assert got.code == 65 and said in str(error_of(got.err)["message"])
-        assert error_of(got.err)["line"] is None
-
-
-def test_a_file_holds_all_records_or_is_not_made(at):
+def test_a_file_holds_all_records_or_is_not_made_and_one_without_lines_is_refused_as_a_whole(at):
     good, bad = write(["a b", "c"], "good.txt"), write(["a b", "..."], "bad.txt")
     assert here("batch", good, *RANDOM, "-o", "x.jsonl") == (0, "", "")
     before = Path("x.jsonl").read_text()
@@ -206,6 +199,12 @@ def test_a_file_holds_all_records_or_is_not_made(at):
     assert {path.name for path in at.iterdir()} == {"good.txt", "bad.txt", "x.jsonl"}
     assert here("batch", bad, *RANDOM, "-o", "x.jsonl", "--keep-going").code == 65
     assert Path("x.jsonl").read_text() == here("batch", bad, *RANDOM, "--keep-going").out
+    packed = gzip.compress(b"a b\n")[:-6]
+    files = {"UTF-16": "a b\n".encode("utf-16"), "cut off": packed, "cannot be unpacked": b"\x1f\x8bnonsense"}
+    for said, data in files.items():
+        got = here("batch", write(data), "--keep-going", *RANDOM)
+        assert got.code == 65 and said in str(error_of(got.err)["message"])
+        assert error_of(got.err)["line"] is None
 
 
 def test_a_standing_wish_for_another_format_is_none_for_a_batch_and_a_variable_is_blamed_with_the_line(at):
@@ -216,14 +215,6 @@ def test_a_standing_wish_for_another_format_is_none_for_a_batch_and_a_variable_i
     got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
     error = error_of(got.err.splitlines(keepends=True)[-1])
     assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
-
-
-def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
-    write(["a b c d e f"] * 300)
-    assert shell("attn batch lines.txt -e random | head -1 | wc -l", cwd=at) == (0, "1\n", "")
-    if Path("/dev/full").exists():
-        got = shell("attn batch lines.txt -e random > /dev/full", cwd=at)
-        assert got.code == error_of(got.err)["code"] == 74
 
 
 def test_progress_is_shown_to_who_watches_and_taken_away(at):
@@ -283,7 +274,9 @@ print(main(["batch", "lines.txt", "-o", "x.jsonl"]), len(seen))
     assert python(count) == (0, "0 2\n", "")
 
 
-def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
+def test_what_is_remembered_is_what_the_table_says_in_any_order_and_of_doubled_words_the_first(
+    monkeypatch, at
+):
     monkeypatch.setattr(remembered, "MOST_BYTES", 8 * bundled().dim * 3)
     kept = bundled()
     for words in (["cat", "zzxq", "cat"], ["dog", "cat"], ["a", "b", "c", "d", "e"], [], ["zzxq", "x" * 99]):
@@ -291,9 +284,6 @@ def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
         assert set(found) == set(wanted)
         assert all(np.array_equal(found[word], wanted[word]) for word in wanted)
         assert len(kept.known) <= 3
-
-
-def test_of_doubled_words_the_first_counts_however_many_words_the_lines_have(at):
     words = [f"w{n}" for n in range(300)]
     rows = [*words, *reversed(words)]
     (at / "v.txt").write_text("".join(f"{word} {n} 1\n" for n, word in enumerate(rows)))

@@ -41,15 +41,12 @@ def test_every_worked_example_comes_out_of_its_own_inputs(run, name, block, opti
     assert found["kind"] == "compute"
 
 
-def test_weights_that_fit_only_as_w_x_are_read_so_and_it_is_said(run):
+def test_weights_that_fit_only_as_w_x_are_read_so_and_what_a_square_w_would_give_is_told(run):
     record = run({"X": X, "W_q": W_Q.T, "W_k": W_K.T, "W_v": W_V.T})
     assert record["projection"]["layout"] == "out-in"
     held(record["weights"], run({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V})["weights"], "weights")
     (note,) = record["notes"]
     assert "(2, 3)" in note and "(4, 3)" in note and "out-in" in note
-
-
-def test_a_square_w_is_told_with_what_the_other_layout_would_give(run):
     W = [DRAW.standard_normal((3, 3)) for _ in range(3)]
     given = {"X": X} | dict(zip(("W_q", "W_k", "W_v"), W, strict=True))
     (note,) = run(given)["notes"]
@@ -115,7 +112,7 @@ def test_what_does_not_fit_is_named_with_both_matrices(at, made, said):
     assert all(part in line for part in said.split(";")), line
 
 
-def test_rounding_comes_before_computing_and_is_said(run):
+def test_rounding_comes_before_computing_and_leaves_numbers_too_large_to_have_digits_after_the_point(run):
     shapes = {"X": (3, 4), "W_q": (4, 4), "W_k": (4, 4), "W_v": (4, 4), "W_o": (4, 5)}
     shapes |= {"b_q": (4,), "b_k": (4,), "b_v": (4,), "b_o": (5,)}
     given = {name: DRAW.standard_normal(shape) for name, shape in shapes.items()}
@@ -126,9 +123,6 @@ def test_rounding_comes_before_computing_and_is_said(run):
     assert found["round"] == 1
     assert found["x_query"] == [[round(x, 1) + 0.0 for x in row] for row in given["X"].tolist()]
     assert "inputs rounded to 1 digit, then computed" in here("compute", "given.json", "--round", "1").out
-
-
-def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themselves(run):
     huge = {"Q": [[1e308, 1], [1, 1]], "K": [[1e308, 1], [1, 1]], "V": [[1, 2], [3, 4]]}
     rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
     assert_alike(rounded["weights"], plain_["weights"])
@@ -136,7 +130,7 @@ def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themsel
     assert "too large to write out" in out and "inf" not in out
 
 
-def test_w_o_joins_the_heads_of_given_queries_keys_and_values(run):
+def test_w_o_joins_the_heads_of_given_matrices_and_a_context_is_no_text_looking_at_itself(run):
     Q, K, V, W_o = (DRAW.standard_normal(shape) for shape in ((3, 4), (3, 4), (3, 4), (4, 5)))
     record = run({"Q": Q, "K": K, "V": V, "W_o": W_o, "heads": 2}, "--head", "all")
     joined = np.concatenate([head["output"] for head in record["heads"]], axis=1) @ W_o
@@ -145,16 +139,13 @@ def test_w_o_joins_the_heads_of_given_queries_keys_and_values(run):
     assert record["notes"] == ["Ignored in given.json: W_q, b_o."]
     record = run({"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1], [2]], "position_scores": [[0.5, 0.1]]})
     assert record["diagnostics"][0]["temperature_95"] is None
-
-
-def test_a_context_is_no_text_looking_at_itself(run):
     names = {"tokens": ["a", "b"], "context_tokens": ["a", "b"]}
     run({"X": [[1, 0], [0, 1]], "context": [[1, 0], [0, 2]], **names})
     out = here("compute", "given.json", "--steps").out
     assert "Q = X and K = V = the context" in out and "itself" not in out
 
 
-def test_the_same_labels_on_keys_and_values_are_no_conflict(at):
+def test_the_same_labels_on_keys_and_values_are_no_conflict_and_any_label_stays_as_it_is_given(at):
     (at / "Q.csv").write_text("she,1,0\n")
     (at / "K.csv").write_text("ate,1,0\ndrank,0,1\n")
     (at / "V.csv").write_text("ate,1\ndrank,2\n")
@@ -162,6 +153,8 @@ def test_the_same_labels_on_keys_and_values_are_no_conflict(at):
     (at / "V.csv").write_text("ate,1\nslept,2\n")
     said = refused("compute", "Q.csv", "K.csv", "V.csv", code=65)
     assert "context_tokens is not what was given before" in said
+    give({"Q": [[1.0]], "K": [[0.4]], "V": [[0.3]], "tokens": ["a"], "context_tokens": ["\ud800"]})
+    assert record("compute", "given.json")["key_tokens"] == ["\ud800"]
 
 
 def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(at):
@@ -174,8 +167,3 @@ def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(
     (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
     for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):
         assert here("check", "a.json", "--expect", "given.json", env=env).code == 0
-
-
-def test_a_token_that_no_encoding_takes_stays_as_it_is_given(at):
-    give({"Q": [[1.0]], "K": [[0.4]], "V": [[0.3]], "tokens": ["a"], "context_tokens": ["\ud800"]})
-    assert record("compute", "given.json")["key_tokens"] == ["\ud800"]

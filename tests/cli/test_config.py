@@ -74,7 +74,7 @@ def test_every_type_of_value_arrives_a_path_from_home_and_a_switch_that_is_turne
     assert found["embedding"]["dim"] == 2 and found["dropped"] == ["."]
 
 
-def test_what_a_command_does_not_take_is_not_used_there(place):
+def test_every_option_with_a_variable_can_stand_in_a_file_and_is_not_used_where_it_is_not_taken(place):
     write('pad = 3\nformat = "markdown"\ntidy = true\ndim = 3\nseed = 7\ntop = 5\n[vectors]\ntop = 2')
     ran = here("vectors", "nearest", "cat")
     assert ran.code == 0 and ran.out.count("\n") == 2
@@ -92,9 +92,6 @@ def test_what_a_command_does_not_take_is_not_used_there(place):
     ran = here("check", "answer.json", "--expect", "key.json")
     assert (ran.code, ran.err) == (1, "attn: settings from attn.toml: width.\n")
     assert here("exercise").out == here("exercise", "--seed", "0", "--mask", "none").out
-
-
-def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
     with_variable = {name for name, setting in SETTINGS.items() if setting.variable}
     assert set(config.IN_FILES) == with_variable - {"query"}
     assert {setting.type for setting in config.IN_FILES.values()} <= set(config.TAKES)
@@ -180,7 +177,7 @@ def test_a_mistake_is_refused_by_its_line(text, told, place):
     assert f"attn.toml, line {line}: " in found and said in found
 
 
-def test_a_file_that_is_no_text_of_settings_is_one_line(place):
+def test_a_file_that_is_no_text_of_settings_is_one_line_and_help_version_and_schema_do_not_mind_it(place):
     files = {
         "line 2: this is not UTF-8": b"seed = 1\nhead = '\xff'\n",
         "UTF-16": "seed = 1".encode("utf-16"),
@@ -211,9 +208,6 @@ def test_a_file_that_is_no_text_of_settings_is_one_line(place):
             write(text)
             said = blamed("self", "a")
             assert told in said and "\x1b" not in said and "\u202e" not in said
-
-
-def test_help_version_completion_and_schema_mind_no_broken_file_and_no_default_in_it(place):
     for text in ("temperature = 5\nbroken", "temperature = 5"):
         write(text)
         assert "[default: 1.0]" in here("self", "--help").out

@@ -30,7 +30,7 @@ def told(*args):
     return found
 
 
-def test_the_language_model_s_parts_sum_to_the_logit_of_the_word_that_it_says():
+def test_the_language_model_s_parts_sum_to_the_logit_of_its_word_and_a_difference_is_of_two_words_parts():
     found, trace = told(TEXT), trace_masked(TEXT, Settings(next=3))
     said = trace.next_words.words[0]
     assert found["target"] == {"token": said.word, "id": said.id} and found["against"] is None
@@ -42,9 +42,6 @@ def test_the_language_model_s_parts_sum_to_the_logit_of_the_word_that_it_says():
     moved = found["moved"]
     assert moved["value"] == pytest.approx(sum(moved["values"]), rel=1e-4)
     assert abs(moved["value"]) == max(abs(one["value"]) for one in found["parts"] if one["part"] == "head")
-
-
-def test_a_difference_is_that_of_two_words_parts():
     table, dog, both = told(TEXT, *TABLE), told(TEXT, "--target", "dog"), told(TEXT, *TABLE, *DOG)
     assert both["against"] == dog["target"] and dog["rank"] > 1
     for first, second, less in zip(table["parts"], dog["parts"], both["parts"], strict=True):
@@ -66,14 +63,6 @@ def test_parts_that_a_model_multiplies_as_it_adds_them_count_so(times, tmp_path,
     byte_pairs(folder)
     found = told("dabc", "-m", folder)
     assert {one["part"] for one in found["parts"]} >= {"head", "mlp", "embedding"}
-
-
-def test_a_cap_on_logits_is_told_where_there_is_one(letters, tmp_path, tokenizers):
-    capped = saved(tmp_path / "gemma2", GEMMA2 | {"final_logit_softcapping": 1.5}, gemma2())
-    byte_pairs(capped)
-    for folder, is_told in ((capped, True), (letters, False)):
-        out = here("effect", "dabc", "-m", folder, "--measure", "knock-out").out
-        assert ("is before the cap on logits" in out) == is_told
 
 
 @pytest.mark.parametrize("more", [(), ("--knock-out-with", "mean")])
@@ -123,13 +112,20 @@ def test_a_table_has_every_part_and_a_screen_says_what_stands_in_a_head_s_place(
     assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
 
 
-def test_an_encoder_says_what_stands_in_its_mask_s_place(bert):
+def test_an_encoder_says_what_stands_in_its_mask_s_place_and_a_cap_on_logits_is_told(
+    bert, letters, tmp_path, tokenizers
+):
     found = told("the [MASK] sat", "-m", bert)
     assert found["fills"] and found["query_tokens"][found["place"]] == "[MASK]"
     assert {"segment", "position", "output layer bias"} <= {one["part"] for one in found["parts"]}
     ran = here("effect", "the [MASK] sat", "-m", bert)
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
     assert told("the [MASK]", "-m", bert, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
+    capped = saved(tmp_path / "gemma2", GEMMA2 | {"final_logit_softcapping": 1.5}, gemma2())
+    byte_pairs(capped)
+    for folder, is_told in ((capped, True), (letters, False)):
+        out = here("effect", "dabc", "-m", folder, "--measure", "knock-out").out
+        assert ("is before the cap on logits" in out) == is_told
 
 
 # attn patch: what comes back of a word when parts of one run are carried over into another
@@ -209,7 +205,7 @@ def test_work_says_how_much_of_it_is_done():
             assert done == ([1] if work.func is look else [0, 1 / 3, 2 / 3])
 
 
-def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_have_all(tmp_path):
+def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_have_every_part(tmp_path):
     texts = [f"{'very ' * 12}{word} on the" for word in ("hot", "cold")]
     args = (*texts, "--target", "floor", "--against", "table")
     screen = here("patch", *args, env={"COLUMNS": "80"}).out
@@ -219,9 +215,6 @@ def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_
     assert "left out: the first 2 tokens" in first and "hot/cold" in first
     for form in ("html", "latex", "markdown"):
         assert here("patch", *args, "-f", form).out.count("very") == 12
-
-
-def test_csv_has_a_row_for_each_part():
     found, table = record(*CAT), rows("patch", *CAT)
     assert len(table) == 3 * 5 + 3 * 8
     for row in table:

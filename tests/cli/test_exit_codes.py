@@ -75,7 +75,7 @@ WRONG = """
     explain x --only scores -f json -o a.npy => Type -o a.json.
     explain x --only scores -o a.foo => Use .txt .json .jsonl .md .markdown .tex .html .htm .svg, or choose one with -f.
     explain x --measure norm => explain is about weights | self x --show mask --measure norm => mask is about weights
-    self x --verified => --verified requires --model. | heads x --layer -1 => --layer cannot be -1.
+    self x --verified => --verified requires --model. | heads x -m m -p roles => --model and --projection exclude
     page x --words -1 => --words cannot be -1. | page x --words 100001 => from 0 to 100,000.
     self x --fields weights => --fields requires -f json or -f jsonl.
     self x --fields weights -f csv => --fields requires -f json | self x --fields weights -f html => requires -f json
@@ -130,10 +130,7 @@ WRONG = """
     heads --probe -p likeness => likeness has no heads | heads --probe -m x -p roles => exclude each other
     heads "the cat" --texts t.txt => TEXT and --texts exclude each other | heads --texts t.txt -f npy => no npy form
     heads --texts t.txt --rollout => --rollout and --texts exclude | heads --texts t.txt --array x => --weights
-    heads --texts t.txt --context x => --context and --texts | heads --texts t.txt --pair x => --pair and --texts
-    heads --weights w.npz --context x => --context requires --model | heads x --weights w.npz => leave out the text
-    heads --weights w.npz --kind cross => --kind requires --model | heads x -m m -p roles => --model and --projection
-    vectors export -o x.bin --words 0 => --words cannot be 0.
+    heads --texts t.txt --context x => --context and --texts | vectors export -o x.bin --words 0 => --words cannot be 0.
     effect "the cat" --target qqzzx => qqzzx is no word of language | effect "the cat" -p roles => says no words
     effect "the cat" --knock-out-with zero => --knock-out-with is for --measure knock-out
     heads --weights w.npz --knock-out 0.1 => nothing is computed from what the heads of w.npz give
@@ -190,12 +187,16 @@ def test_training_options_out_of_range_are_2_and_say_the_range(at):
     assert {path.name for path in at.iterdir()} == {"text.txt", "x.safetensors"}
 
 
-def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_and_standard_input_serves_only_one_text():
+def test_attn_alone_is_2_standard_input_serves_one_text_and_a_closed_stream_changes_no_code():
     ran = attn()
     assert (ran.code, ran.out) == (2, "") and "Traceback" not in ran.err
     assert "explain" in ran.err and "Start with" in ran.err
     for line in ("cross - -", "cross -", "explain - --context -", "explain --context -"):
         refused(attn(*line.split(), input="the cat"), 2, "Standard input")
+    ran = shell("attn self <&-")
+    assert ran.code == 2 and "text" in ran.err
+    assert shell("attn self x <&-").code == 0
+    assert shell('attn self x 2>&-; test $? = 0 && attn self "" 2>&-').code == 65
 
 
 def test_a_text_without_tokens_is_65_and_bytes_that_are_not_utf_8_are_replaced_and_noted():
@@ -391,13 +392,6 @@ def test_a_full_or_closed_standard_output_is_74(command):
         refused(attn("self", "x", "-o", "/dev/full"), 74, "/dev/full")
         for out in ("-o /dev/full", "> /dev/full", ">&-"):
             refused_as_json(shell(f"attn self x -f json {out}"), 74)
-
-
-def test_a_closed_standard_input_is_like_an_absent_text_and_a_closed_error_stream_changes_no_code():
-    ran = shell("attn self <&-")
-    assert ran.code == 2 and "text" in ran.err
-    assert shell("attn self x <&-").code == 0
-    assert shell('attn self x 2>&-; test $? = 0 && attn self "" 2>&-').code == 65
 
 
 BAD_VARIABLES = """

@@ -114,15 +114,12 @@ def test_a_variable_or_a_file_chooses_keys_and_leaves_what_has_no_such_keys_alon
     assert len(json.loads(here(*COMMANDS["top"], "-f", "json").out)) > 30
 
 
-def test_what_is_not_asked_for_is_not_made(monkeypatch):
+def test_what_is_not_asked_for_is_not_made_and_each_key_of_a_complete_record_may_be_asked_for(monkeypatch):
     trace = trace_self("she likes coffee", Settings(embedding="random"))
     monkeypatch.setattr(type(trace), "diagnoses", lambda *args: pytest.fail("diagnoses were made"))
     assert list(trace.to_dict(keys=("weights", "summary"))) == ["weights", "summary"]
     named = trace_self("she likes coffee", Settings(embedding="random", head="all", heads=2))
     assert list(named.to_dict(keys={"heads": {"weights": None}})["heads"][1]) == ["weights"]
-
-
-def test_a_partial_record_may_have_each_key_of_a_complete_one_and_a_dot_chooses_what_there_is():
     known = {name: list(one.get("properties", ())) for name, one in SCHEMA["$defs"].items()}
     for kind in ("trace", "lookup", "compare"):
         assert known[f"partial_{kind}"] == known[kind]

@@ -66,7 +66,7 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_the_last_one(b
     assert one["written"].replace(",", " ,") == text.removeprefix(begun)  # no space stands before a comma
 
 
-def test_it_stops_where_it_is_told_where_the_model_ends_and_without_places(letters, configured):
+def test_it_stops_where_it_is_told_or_the_model_ends_and_one_without_tokens_is_refused(letters, configured):
     whole = steps("ab a", "-m", letters, "--count", "99")
     assert whole[-1]["stopped"] == "length" and len(whole) == 18
     for count in ("2", "18"):  # also where there is no place for more
@@ -80,6 +80,9 @@ def test_it_stops_where_it_is_told_where_the_model_ends_and_without_places(lette
     (one,) = map(json.loads, told("generate", "ab a", "-m", model).splitlines())
     assert (one["stopped"], one["written"]) == ("end", "")
     assert [word["id"] for word in one["runners_up"]] == [n for n in ids if n not in (one["id"], 4)][:3]
+    model = configured(bad_words_ids=[[0], [1]], suppress_tokens=[2, 3, 4, 5, 6])
+    said = refused("generate", "ab a", "-m", model, "--top-k", "2", code=65)
+    assert "letters has no token to write: generation_config.json" in said
 
 
 def test_tokens_are_drawn_with_the_probabilities_that_are_told(letters):
@@ -224,12 +227,6 @@ def test_a_page_of_each_kind_of_model_is_written(letters, tmp_path):
         last = [one["key_tokens"][-1] for one in each]
         assert found["queries"][writing["first"] :][: len(each)] == last
         assert writing["head"] == each[0]["head"]
-
-
-def test_a_model_that_may_write_no_token_is_refused(configured):
-    model = configured(bad_words_ids=[[0], [1]], suppress_tokens=[2, 3, 4, 5, 6])
-    said = refused("generate", "ab a", "-m", model, "--top-k", "2", code=65)
-    assert "letters has no token to write: generation_config.json" in said
 
 
 def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():

@@ -48,7 +48,7 @@ def record(*args):
     return printed("heads", *args)
 
 
-def test_every_head_of_a_file_has_the_name_of_what_it_does(file):
+def test_every_head_of_a_file_has_the_name_of_what_it_does_and_in_colour_two_rows_share_a_line(file):
     found = record("--weights", file)
     assert (found["kind"], found["attention"], found["query_tokens"]) == ("heads", "masked", TOKENS)
     assert [[head["name"] for head in layer["heads"]] for layer in found["layers"]] == ORDER
@@ -61,6 +61,12 @@ def test_every_head_of_a_file_has_the_name_of_what_it_does(file):
     assert previous["patterns"]["previous"]["rows"] == N - 1 and previous["patterns"]["next"]["rows"] == 0
     expected = np.mean([weights()[0, 0, i, i - 1] for i in range(1, N)])
     assert previous["heads"][0]["shares"]["previous"] == pytest.approx(expected)
+    out = here("heads", "--weights", file, "--color", "always").out
+    plain = re.sub("\x1b\\[[0-9;]*m", "", out)
+    rows = [line for line in plain.splitlines() if line.strip() and set(line) <= set(" ▀▄·")]
+    assert len(rows) % (N // 2) == 0 and rows[0].split()[0] == "▀▄" + "·" * (N - 2) and "· masked" in plain
+    first_cell = out.split("▀")[0].rpartition("\x1b[")[2]
+    assert "38;" in first_cell and "48;" in first_cell
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -74,7 +80,7 @@ def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
     assert "Attention rollout over the layers up to 2" in " ".join(rest.split())
 
 
-def test_documents_show_every_head_and_a_page_each_layer_on_a_line_with_names_in_full(file):
+def test_documents_show_every_head_with_names_in_full_and_tokens_are_inert_on_every_screen(file):
     for form in ("markdown", "latex", "html", "svg"):
         out = told("heads", "--weights", file, "-f", form)
         assert "previous" in out and "induction" in out
@@ -83,9 +89,6 @@ def test_documents_show_every_head_and_a_page_each_layer_on_a_line_with_names_in
     assert "<p>coordination itself</p>" in out and "<p>previous</p>" in out
     layers = here("heads", "--weights", file, "-f", "html").out
     assert layers.count('class="band"') == 3 and layers.count("<p>1 first token</p>") == 1
-
-
-def test_tokens_are_inert_on_every_screen(file):
     hostile = json.dumps(["\x1b[31m[red]<b>"] * N)
     for form in ("table", "html", "json"):
         out = told("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
@@ -156,15 +159,6 @@ def test_a_map_has_a_cell_for_each_weight_where_there_is_room_and_no_line_ends_i
     assert "A cell is the mean weight of" not in " ".join(out.split())
     assert "0" not in args or "if even" in out
     assert not [line for line in out.splitlines() if line != line.rstrip()]
-
-
-def test_in_colour_two_rows_of_a_map_share_a_line(file):
-    out = here("heads", "--weights", file, "--color", "always").out
-    plain = re.sub("\x1b\\[[0-9;]*m", "", out)
-    rows = [line for line in plain.splitlines() if line.strip() and set(line) <= set(" ▀▄·")]
-    assert len(rows) % (N // 2) == 0 and rows[0].split()[0] == "▀▄" + "·" * (N - 2) and "· masked" in plain
-    first_cell = out.split("▀")[0].rpartition("\x1b[")[2]
-    assert "38;" in first_cell and "48;" in first_cell
 
 
 def test_the_bundled_heads_are_shown_where_no_model_is_named():
@@ -254,7 +248,9 @@ def punctuation(W, tokens):
     return np.mean(rows) if rows else None
 
 
-def test_rows_hold_every_measure_and_parquet_the_same_and_the_screen_a_line_for_each_head(texts, tmp_path):
+def test_rows_hold_every_measure_the_screen_has_a_line_for_each_head_and_a_note_says_its_line(
+    texts, tmp_path
+):
     made, found = rows("heads", "--texts", texts), record("--texts", texts)
     assert len(made) == 11 and record("--texts", texts, "--kind", "masked")["attention"] == "masked"
     for row, head in zip(made, found["heads"], strict=True):
@@ -270,9 +266,6 @@ def test_rows_hold_every_measure_and_parquet_the_same_and_the_screen_a_line_for_
     assert [one["head"] for one in table] == [row["head"] for row in made]
     assert table[0]["entropy_mean"] == pytest.approx(float(made[0]["entropy_mean"]))
     assert table[0]["separators_mean"] is None and made[0]["separators_mean"] == ""
-
-
-def test_a_note_on_one_line_says_which_and_words_alone_have_no_sink(tmp_path):
     (tmp_path / "t.txt").write_text("the cat\n\nzzqqj the\n")
     notes = record("--texts", str(tmp_path / "t.txt"))["notes"]
     assert any(note.startswith("Line 3: ") and "zzqqj" in note for note in notes)

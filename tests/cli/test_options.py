@@ -128,14 +128,11 @@ def test_a_long_text_keeps_roles_and_says_so_unless_it_is_asked_what_comes_next(
 
 
 @pytest.mark.parametrize("command", ["self", "explain"])
-def test_a_mask_in_another_command_changes_no_model(command):
+def test_a_mask_in_another_command_changes_no_model_and_a_batch_keeps_roles(command, tmp_path):
     masks = (record("masked", TEXT, "--show", "mask", *more) for more in ((), ("--next-at", "all")))
     assert [one["next_words"] is None for one in masks] == [True, False]  # unless they are asked for
     bare, under = (record(command, TEXT, *more) for more in ((), ("--mask", "causal")))
     assert bare["projection"] == under["projection"] and bare["head"] == under["head"]
-
-
-def test_a_batch_keeps_roles(tmp_path):
     (tmp_path / "lines.txt").write_text(TEXT)
     ran = here("batch", str(tmp_path / "lines.txt"), "--kind", "masked", "--fields", "projection,mask_name")
     assert json.loads(ran.out)["projection"]["name"] == "roles"

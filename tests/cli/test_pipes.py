@@ -48,7 +48,7 @@ def test_standard_output_by_name_is_standard_output_and_a_named_pipe_is_written_
     assert stat.S_ISFIFO(os.stat("pipe.json").st_mode)
 
 
-def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
+def test_what_is_piped_in_is_the_text_with_and_without_a_dash_and_one_argument_of_cross_the_context():
     alone = attn("self", FOX).out
     assert attn("self", input=FOX).out == attn("self", "-", input=FOX + "\n").out == alone
     assert attn("explain", "-", input=FOX).out == attn("explain", FOX).out
@@ -57,9 +57,6 @@ def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
     dashed = here("self", "-f", "json", "--", "-e random").out
     for ran, tokens in ((lines, ["she", "likes", "coffee"]), (dashed, ["e", "random"])):
         assert json.loads(ran)["query_tokens"] == tokens
-
-
-def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
     whole = attn("cross", "she sat", "likes coffee", "-f", "json").out
     assert json.loads(whole)["query_tokens"] == ["she", "sat"]
     assert attn("cross", "likes coffee", "-f", "json", input="she sat").out == whole

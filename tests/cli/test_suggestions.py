@@ -65,14 +65,11 @@ def test_a_mistyped_value_of_a_variable_or_of_a_file_is_78_and_asks_too(names, m
         asked(here("compute", "given.json"), 65, meant)
 
 
-def test_what_is_like_no_known_name_is_not_guessed():
+def test_what_is_like_no_known_name_is_not_guessed_and_the_question_names_as_many_as_wanted_inertly():
     for args in typed("zzzz | self a --zzzz | self a --mask zzzz | self a -f zzzz | self 'a b' --head 99"):
         assert "Did you mean" not in here(*args).err
     ran = here("self", "a b", "--mask", "casual", "-f", "json")
     assert ran.code == 2 and '"hint": "Did you mean causal? Masks are' in ran.err
-
-
-def test_the_question_is_inert_and_names_as_many_as_wanted():
     assert did_you_mean("re", ["re\x1b[31m"]) == ""
     assert did_you_mean("red!", ["red\x1b"]) == "Did you mean 'red\\x1b'? "
     assert did_you_mean("cat", ["cats", "cot", "dog"], 3) == "Did you mean cats or cot? "

@@ -70,7 +70,7 @@ def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_fi
     assert abs(mover["to"] - mover["from"]) == max(abs(d) for row in found["difference"] for d in row)
 
 
-def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared_with_the_first():
+def test_a_cell_that_one_side_masks_has_no_difference_and_rows_of_zeros_have_no_entropy():
     found = record("--vary", "mask=none,causal")
     (change,) = found["changes"]
     assert [one["kind"] for one in found["records"]] == ["self", "masked"]
@@ -84,6 +84,14 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared
         assert_alike(change["largest_mover"], pair["largest_mover"])
         assert pair["summary"] in found["summary"]
     assert "The difference" not in screen("--vary", "t=1,0.5,2")
+    settings = Settings(embedding="random", pad=2, pad_side="left")
+    found = compare("a b c", None, settings, "mask", ("none", "causal"))
+    assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
+    before, after = (trace.output for trace in found.traces)
+    back = compare("a b c", None, settings, "mask", ("causal", "none"))
+    assert found.changes[0].output == back.changes[0].output == np.abs(before - after).max()
+    shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
+    assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
 
 
 def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():
@@ -101,17 +109,6 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
     assert_alike(found["difference"], [whole["difference"][row]])
     found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
     assert all((one["kind"], one["key_tokens"]) == ("cross", ["likes", "coffee"]) for one in found["records"])
-
-
-def test_rows_of_zeros_have_no_entropy_and_the_outputs_change_has_no_sign():
-    settings = Settings(embedding="random", pad=2, pad_side="left")
-    found = compare("a b c", None, settings, "mask", ("none", "causal"))
-    assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
-    before, after = (trace.output for trace in found.traces)
-    back = compare("a b c", None, settings, "mask", ("causal", "none"))
-    assert found.changes[0].output == back.changes[0].output == np.abs(before - after).max()
-    shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
-    assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
 
 
 NOTHING = """

@@ -608,6 +608,11 @@ def test_the_command_unpacks_and_names_what_every_command_then_takes_offline(dat
     mirror.lists(index(**{NAME: entry(packed)}))
     told = attn("vectors", "download", NAME, env={"ATTN_MIRROR": mirror.address})
     assert (told.code, told.out) == (0, "") and f"imported {NAME}: 3 words of 5 numbers" in told.err
+    assert told.err.startswith("attn: downloaded: ")
+    for said in (f"attn: {NAME} is there already: ", "attn: there already: "):
+        assert attn("vectors", "download", NAME, env={"ATTN_MIRROR": mirror.address}).err.startswith(said)
+        attn("vectors", "remove", NAME)
+    assert attn("vectors", "download", NAME, env={"ATTN_MIRROR": mirror.address}).code == 0
     mirror.paths.clear()
     near = attn("vectors", "nearest", "she", "-e", NAME, "--top", "1")
     assert (near.code, near.out, near.err) == (0, "he  0.500\n", "")

@@ -147,7 +147,7 @@ def test_an_inverted_mask_is_named_whatever_a_softmax_over_nothing_gave(at):
             assert judged(at, MASKED, weights=np.round(weights, 3), **output).likely == "mask-inverted"
 
 
-def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candidates(at):
+def test_what_changes_nothing_or_cannot_be_done_is_no_mistake_and_two_explanations_are_both_candidates(at):
     # Scores that are equal stay so, divided or not; K and V that are the same can be swapped.
     record = {"Q": [[1.0, 1.0]], "K": [[1.0, 2.0], [2.0, 1.0]], "V": [[1.0, 2.0], [2.0, 1.0]]}
     assert judged(at, record, scores=[[3, 3]], weights=[[0.5, 0.5]], k=record["V"], v=record["K"]).ok
@@ -157,9 +157,6 @@ def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candid
     assert found.candidates == ("no-scaling", "k-v-swapped") and found.likely is None
     assert found.first.step == "weights" and found.first.cell == (0, 0)
     assert judged(at, QKV, tol=0.05, weights=np.round(softmax(SCORES), 4)).likely == "no-scaling"
-
-
-def test_scores_are_divided_by_the_temperature_and_a_w_that_is_not_square_cannot_be_transposed(at):
     for divisor, code in ((3**0.5, None), (1, "no-scaling"), (3, "scaled-by-d")):
         found = judged(at, QKV, settings=Settings(temperature=2.5), weights=softmax(SCORES / divisor / 2.5))
         assert (found.ok, found.likely) == (code is None, code)
@@ -168,16 +165,13 @@ def test_scores_are_divided_by_the_temperature_and_a_w_that_is_not_square_cannot
     assert mistakes(problem_from(trace, True))["transposed-w"] == []
 
 
-def test_the_mean_of_the_heads_is_right_and_so_are_heads_apart_where_nothing_is_averaged(at):
+def test_the_mean_of_the_heads_is_right_and_two_mistakes_at_once_or_a_slip_have_no_name(at):
     scores = [q @ k.T for q, k, _ in zip(*SPLIT, strict=True)]
     right = {"weights": np.mean(BY_HEAD, axis=0), "output": np.mean(OUTPUTS, axis=0)}
     for q in (HEADS["Q"], SPLIT[0]):
         assert judged(at, HEADS, q=q, scores=scores, **right).ok
     assert judged(at, HEADS, scores=np.mean(scores, axis=0), **right).ok
     assert not judged(at, HEADS, scores=np.sum(scores, axis=0)).ok
-
-
-def test_two_mistakes_at_once_are_not_given_one_name_and_a_slip_in_one_cell_is_no_usual_mistake(at):
     for weights in (softmax(SCORES) * np.tri(4), softmax(np.where(np.tri(4) > 0, SCALED, -np.inf)).T):
         found = judged(at, MASKED, weights=np.round(weights, 3), output=np.round(weights @ QKV["V"], 3))
         assert not found.ok and found.likely is None
