@@ -210,6 +210,14 @@ def test_the_answers_are_the_formula_s_and_the_answer_sheet_has_a_cell_for_each(
     found, lines = record(*asked), here("exercise", *asked, "-f", "jsonl").out
     assert complaints(found) == [] and lines.count("\n") == 1
     assert (found["dim"], len(found["tokens"]), found["mask"], found["score"]) == (dim, words, mask, score)
+    usual = {"--words": "3", "--mask": "none", "--score": "scaled"}
+    more = [
+        part
+        for pair in zip(asked[4::2], asked[5::2], strict=True)
+        if pair not in usual.items()
+        for part in pair
+    ]
+    assert found["inputs"]["about"] == " ".join(("attn exercise", *asked[:4], *more))
     right = solved(found["inputs"], mask, score)
     assert_alike(found["answers"], right, within=1e-12)
     assert here("exercise", *asked, "-o", "sheet").code == 0
@@ -355,8 +363,8 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
 
 
 WRONG = """
---seed -1 => --seed cannot be -1 | --seed 9223372036854775808 => --seed cannot be | --seed x => --seed
---dim 1 => from 2 to 4 | --dim 5 => from 2 to 4 | --words 1 => from 2 to 4 | --words 5 => from 2 to 4
+--seed -1 => from 0 to 9,223,372,036,854,775,807. | --seed 9223372036854775808 => --seed cannot be | --seed x => --seed
+--dim 1 => from 2 to 4: more | --dim 5 => from 2 to 4 | --words 1 => from 2 to 4 | --words 5 => from 2 to 4
 --mask window:1 => causal | --score cosine => scaled | -f csv => markdown | --force => -o DIR
 -o sheet.TEX => folder | -o sheet --key => --key | -o sheet -f latex => -f | 7 => 7
 """
@@ -410,6 +418,7 @@ def test_every_seed_is_a_small_exercise_of_its_own_with_the_right_answers(topic)
     assert len({json.dumps(one.inputs["X" if topic == "norm" else "U"]) for one in many}) > len(many) / 2
     for one in many:
         right = by_hand(one.inputs)
+        assert isinstance(one.inputs["X" if topic == "norm" else "U"][0][0], int), "as a student writes it"
         assert_alike(one.answers, {step: matrix.astype(float).tolist() for step, matrix in right.items()})
         if topic == "norm":
             lengths, weights = right["lengths"][0], np.array(one.inputs["weights"])

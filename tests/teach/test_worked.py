@@ -120,6 +120,7 @@ def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes
     assert record["query_tokens"] == record["key_tokens"] == expected["tokens"]
     assert record["query_ids"] == record["key_ids"] == expected["ids"]
     assert (record["dropped"], record["embedding"]["dim"]) == (["."], inputs["dim"])
+    assert run("example", "manchester", "--dim", "5")["embedding"]["dim"] == 5
     made = (record["x_query"], head["W_q"], head["W_k"], head["W_v"], head["scores"], record["output"])
     for name, one in zip(("X", "W", "W", "W", "scores", "output"), made, strict=True):
         assert np.shape(one) == tuple(expected[f"{name} shape"])

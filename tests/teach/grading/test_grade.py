@@ -163,6 +163,8 @@ def test_a_mask_a_score_and_a_temperature_may_come_by_option_and_the_marks_of_a_
         record = judged(weights=weights, output=weights @ V)
         assert record["ok"] == right
     assert record["cell"] == [1, 0] and "may look at nothing" in record["message"]
+    save("right.json", Q=Q, K=K, V=V, W_o=(W_o := numbers(9, 5, 2)), mask=may.tolist())
+    assert is_right(layer_output=np.where(may[:, :1], WEIGHTS @ V @ W_o, np.nan))
 
 
 def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_what_follows_from_it():
@@ -247,6 +249,10 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     record = judged("--head", "all", scores=[m + 1 for m in masked])
     assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
     assert "There is no head '7'" in check("one.json", "--head", "7").err
+    save("right.json", Q=X, K=X[:, ::-1], V=X * 2, heads=2, mask="causal")
+    heads = shell.record("compute", "right.json", "--head", "all", "--steps")["heads"]
+    outputs = np.concatenate([np.array(head["output"]) for head in heads]).round(3)  # one above the other
+    assert judged(output=outputs)["likely"] == "heads-not-averaged"
     save("right.json", **shell.record("self", "The cat sees it", "--head", "all", "--steps"))
     save("a.json", **shell.record("self", "The cat sees it", "--head", "subject"))
     record = told("a.json")
@@ -477,6 +483,15 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
     record = judged(weights=half(WEIGHTS + np.eye(3, 4)))
     assert (record["cell"], "What is filled in is right." in record["message"]) == ([0, 0], False)
+    save("right.json", Q=Q, K=K[:3], V=V[:3], mask="causal")
+    masked = np.where(np.tri(3, dtype=bool), SCALED[:, :3], np.nan)
+    weights = softmax(np.where(np.isnan(masked), -np.inf, masked))
+    for name, step, matrix in (("a.json", "scaled_scores", masked), ("b.json", "weights", weights)):
+        record = told(save(name, **{step: half(matrix)}))
+        assert (record["ok"], record["likely"], record["candidates"]) == (False, None, [])
+        assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 5  # and one is masked
+        assert "What is filled in is right." in record["message"]
+    assert check("a.json", "b.json").out.count("unfinished") == 2
 
 
 def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
@@ -510,25 +525,3 @@ def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_
         assert ran.code == 0, (args, steps, ran)
     own = shell.record("self", "hot black coffee", "-q", "hot", "--steps")
     assert_alike(shell.record("compute", save("own.json", **own))["weights"], own["weights"])
-
-
-def test_heads_one_above_the_other_and_rows_that_are_not_filled_in_are_seen_under_a_mask():
-    X = numbers(3, 4, 4)
-    save("right.json", Q=X, K=X[:, ::-1], V=X * 2, heads=2, mask="causal")
-    heads = shell.record("compute", "right.json", "--head", "all", "--steps")["heads"]
-    outputs = np.concatenate([np.array(head["output"]) for head in heads]).round(3)
-    assert judged(output=outputs)["likely"] == "heads-not-averaged"
-    save("right.json", Q=Q, K=K[:3], V=V[:3], mask="causal")
-    masked = np.where(np.tri(3, dtype=bool), SCALED[:, :3], np.nan)
-    weights = softmax(np.where(np.isnan(masked), -np.inf, masked))
-
-    def begun(matrix):
-        rows = [[None if math.isnan(x) else round(x, 3) for x in row] for row in matrix.tolist()]
-        return [*rows[:1], [None] * 3, [None] * 3]
-
-    for name, step, matrix in (("a.json", "scaled_scores", masked), ("b.json", "weights", weights)):
-        record = told(save(name, **{step: begun(matrix)}))
-        assert (record["ok"], record["likely"], record["candidates"]) == (False, None, [])
-        assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 5  # and one is masked
-        assert "What is filled in is right." in record["message"]
-    assert check("a.json", "b.json").out.count("unfinished") == 2
