@@ -22,7 +22,18 @@ from attn_cli.batch.workers import outputs
 from attn_cli.vectors import bundled
 from tests.cli.tables import told as cases
 from tests.schema import complaints
-from tests.shell import COMMAND, attn, here, python, shell, started, surroundings, told, until_closed
+from tests.shell import (
+    COMMAND,
+    attn,
+    here,
+    python,
+    shell,
+    started,
+    surroundings,
+    terminal,
+    told,
+    until_closed,
+)
 from tests.thorough import takes_long
 
 LINES = ["The quick brown fox jumped over the lazy dog.", "she likes coffee"]
@@ -95,6 +106,8 @@ def test_lines_come_from_a_pipe_and_a_reader_that_leaves_is_no_error_but_a_full_
     piped = attn("batch", *RANDOM, input="a b\nc\n")
     assert piped.code == 0 and piped.out.count("\n") == 2
     assert attn("batch", "-", *RANDOM, input="a b\nc\n") == piped
+    ran = terminal("batch", write(b"a b\n"), "-f", "parquet")
+    assert ran.code == 2 and "-f parquet is not text." in ran.out
     got = attn("batch", input=gzip.compress(b"a b\n"))
     assert got.code == 65 and "gzip -dc" in str(error_of(got.err)["hint"])
     assert here("batch", "/").code == here("batch", "missing.txt").code == 66

@@ -38,7 +38,8 @@ def test_standard_output_by_name_is_standard_output_and_a_named_pipe_is_written_
     for name in ("-", "/dev/stdout", "/dev/fd/1"):
         assert json.loads(shell(f"attn self 'a b' -f json -o {name} | cat").out)["kind"] == "self"
     assert json.loads(shell("attn self 'a b' -f json -o /dev/fd/3 3>&1 >&2 | cat").out)["kind"] == "self"
-    assert os.listdir() == []
+    said = "attn: A page is for a browser. Write it to a file: -o page.html\n"
+    assert terminal("self", "a b", "-f", "page") == (2, said, "") and os.listdir() == []
     Path("log.txt").write_text("yesterday\n")
     assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
     assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out

@@ -2,13 +2,14 @@
 
 import csv
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from attn_cli import Settings
 from attn_cli.errors import UsageError
 from attn_cli.teach.compare import Swap
-from attn_cli.teach.swap import parse_swaps, swap
+from attn_cli.teach.swap import KeyChange, parse_swaps, swap, swapped_keys
 from tests import shell
 from tests.alike import assert_alike
 from tests.cli.tables import told as cases, typed
@@ -81,6 +82,12 @@ def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
     assert found.labels == ("before", "after")
     with pytest.raises(UsageError):
         parse_swaps(["fox"])
+    # Of two places of a word that of the largest weight, before or after, is the first; a masked one is the last.
+    pairs = zip((0, 1, 2), (None, (0.3, 0.2), (0.1, 0.5)), strict=True)
+    places = [KeyChange(key, True, both, None, None) for key, both in pairs]
+    sides = (SimpleNamespace(key_tokens=[word] * 3) for word in ("fox", "rock"))
+    ((swapped, ordered),) = swapped_keys(places, *sides)
+    assert (swapped, [one.key for one in ordered]) == (("fox", "rock"), [2, 1, 0])
 
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
