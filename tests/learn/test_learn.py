@@ -8,17 +8,19 @@ import subprocess
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attn_cli.cli.commands.learn import _screen, say_epoch, say_trained
 from attn_cli.errors import CreateError, WriteError
 from attn_cli.io import atomic
 from attn_cli.learn.batches import SHAPES, UNKNOWN, Vocabulary, batches, concatenated, feature_names
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances, blends
 from attn_cli.learn.score import head_weights
-from attn_cli.learn.train import Trainer, to_learn_from, train_file
+from attn_cli.learn.train import Epoch, Trained, Trainer, to_learn_from, train_file
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
@@ -459,3 +461,26 @@ def test_scores_that_cannot_be_added_leave_the_model_and_say_so(little, monkeypa
     with pytest.raises(WriteError, match=r"left on device\. The model is there, without its scores\."):
         trained(little, "model.safetensors")
     works(little, "model.safetensors")
+
+
+def test_what_training_came_to_is_said_and_a_share_of_nothing_is_a_dash(capsys):
+    told: list[str] = []
+    for epoch in (Epoch(2, 0.5, {}), Epoch(3, 0.25, {"subject": 0.75})):
+        say_epoch(SimpleNamespace(tell=told.append), epoch)
+    assert told == ["attn: epoch 2: loss 0.5000", "attn: epoch 3: loss 0.2500; subject 0.750"]
+    known = {"subject": (0.5, 0.5), "object": (0.6, 0.5), "previous": (0.1, 0.9), "antecedent": (None, 0.2)}
+    scores = [SimpleNamespace(name=name, accuracy=a, baseline=b) for name, (a, b) in known.items()]
+    made = Trained("m.safetensors", 1234, 1, scores, False)
+    say_trained(made)
+    said = "attn: head subject is no better than a fixed distance (0.500, 0.500).\n"
+    assert capsys.readouterr().err == f"{said}attn: wrote m.safetensors: 1 pass, 1,234 bytes.\n"
+    with pytest.raises(KeyboardInterrupt):
+        say_trained(made._replace(scores=[], epochs=2, interrupted=True))
+    assert capsys.readouterr().err == "attn: interrupted; wrote m.safetensors: 2 passes, 1,234 bytes.\n"
+    shares = dict.fromkeys(("baseline", "nearest", "precision", "hard", "content", "candidates"))
+    one = SimpleNamespace(name="subject", accuracy=0.0, count=1234, **shares)
+    for candidates, more in ((None, []), (0.25, ["0.250"])):
+        other = SimpleNamespace(**vars(one) | {"candidates": candidates})
+        table, *about = _screen([other, one])
+        assert table.rows[0] == ["subject", "0.000", *["–"] * 5, *more, "1,234"]
+        assert len(about) == len(table.rows[1]) - 2 and ("of two" in table.header) == bool(more)
