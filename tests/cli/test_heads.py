@@ -370,6 +370,12 @@ def test_copying_of_the_bundled_language_model_is_what_all_words_by_all_words_sa
         assert share == pytest.approx(found.sum().real / np.abs(found).sum(), abs=1e-4)
 
 
+VOID = """
+--tokenizer characters | --keep-punctuation | --hide-special | --renormalize | --pair x | --between a-b | --score dot
+--mask-true allowed | --without x | --knock-out 0.0 | --knock-out-with mean
+"""
+
+
 def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_chooses_the_words():
     found = record("--probe")
     assert found["source"] == "language" and found["ids"] is None and found["notes"] == []
@@ -388,6 +394,8 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     out = here("heads", "--probe", "--seed", "1", "--width", "80").out
     assert "50 random words, 2 times, seed 1" in out and max(map(len, out.splitlines())) <= 80
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
+    for args in typed(VOID):
+        assert f"{args[0]} and --probe exclude each other" in refused("heads", "--probe", *args)
     assert {*found["tokens"]} <= {*lookup.open_table("word2vec").words()}
 
 

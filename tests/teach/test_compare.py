@@ -294,5 +294,5 @@ def test_each_of_two_texts_is_what_attn_self_gives_and_those_of_as_many_words_ha
     found = record("--with", "A dog slept", "--context", "she ran", text="The cat sat")
     first, second = (side["weights"] for side in found["records"])
     assert_alike(found["difference"], [[b - a for a, b in zip(*rows)] for rows in zip(first, second)])  # noqa: B905
-    refused("--with", "A dog", "--vary", "t=1,2")
+    assert "each vary one thing" in refused("--with", "A dog", "--vary", "t=1,2")
     assert "--with TEXT" in refused()
