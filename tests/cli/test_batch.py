@@ -287,9 +287,7 @@ print(main(["batch", "lines.txt", "-o", "x.jsonl"]), len(seen))
     assert python(count) == (0, "0 2\n", "")
 
 
-def test_what_is_remembered_is_what_the_table_says_in_any_order_and_of_doubled_words_the_first(
-    monkeypatch, at
-):
+def test_what_is_remembered_is_what_the_table_says_of_doubled_words_the_first(monkeypatch, at):
     monkeypatch.setattr(remembered, "MOST_BYTES", 8 * bundled().dim * 3)
     kept = bundled()
     for words in (["cat", "zzxq", "cat"], ["dog", "cat"], ["a", "b", "c", "d", "e"], [], ["zzxq", "x" * 99]):

@@ -53,7 +53,7 @@ OFFERED = {  # of a line, and what is offered for its last word
 }  # fmt: skip
 
 
-def test_commands_options_and_their_values_are_completed_and_nothing_is_computed_for_it(tmp_path):
+def test_commands_options_and_values_are_completed_with_their_help_and_nothing_is_computed_for_it(tmp_path):
     for line, offered in OFFERED.items():
         assert sorted(completed(line)) == offered.split(), line
     commands = {"explain", "self", "masked", "cross", "lookup", "example", "vectors", "learn", "schema"}
@@ -64,9 +64,6 @@ def test_commands_options_and_their_values_are_completed_and_nothing_is_computed
     for line in ("attn se", "attn self --mas", "attn vectors n", "attn self --score "):
         assert sorted(completed(line, env)) == OFFERED[line].split(), line
     assert completed("attn self 'the cat' --oov z", env) == ["zero"]
-
-
-def test_fish_is_offered_each_option_on_one_line_with_its_help_and_a_bad_variable_breaks_nothing():
     asked = {"_ATTN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     offered = here(env={**asked, "_TYPER_COMPLETE_ARGS": "attn self --"}).out.splitlines()
     assert len(offered) > 50 and all(line.startswith("--") and "\t" in line for line in offered)

@@ -43,7 +43,7 @@ def blamed(*args: str, env: dict[str, str] | None = None) -> str:
     return refused(*args, code=78, env=env)
 
 
-def test_what_is_typed_beats_a_variable_beats_the_folders_file_beats_the_users_own(place):
+def test_what_is_typed_beats_a_variable_that_beats_a_file_and_every_type_of_value_arrives(place):
     assert temperature() == 1
     write_own("temperature = 2")
     assert temperature() == 2
@@ -57,9 +57,6 @@ def test_what_is_typed_beats_a_variable_beats_the_folders_file_beats_the_users_o
     for text, used in texts.items():
         write(text)
         assert temperature() == used
-
-
-def test_every_type_of_value_arrives_a_path_from_home_and_a_switch_that_is_turned_off_by_hand(place):
     write(
         'keep-punctuation = true\nmask_true = "allowed"\ntop = 1\nformat = "json"\nembedding = "random"\n'
         "dim = 0x8\n[self]\nsteps = true\nhead = 1\nheads = 2\ntemperature = 2\n"

@@ -93,7 +93,14 @@ def test_a_head_that_copies_and_one_that_gives_nothing_are_told_apart(tmp_path):
         assert abs(heads[layer, 0]) > 1e-3 < abs(left[layer, 0])
 
 
-def test_the_word_is_the_likeliest_that_has_a_vector_as_in_every_other_view():
+def test_a_table_has_every_part_and_the_word_is_the_likeliest_that_has_a_vector():
+    table = rows("effect", TEXT, "--measure", "knock-out")
+    found = told(TEXT, "--measure", "knock-out")
+    assert [float(row["value"]) for row in table] == pytest.approx([one["value"] for one in found["parts"]])
+    left = [float(row["logit_without"]) for row in table if row["logit_without"]]
+    assert left == pytest.approx([one["logit"] for one in found["knock_outs"]], rel=1e-5)
+    screen = plain(here("effect", TEXT, "--measure", "knock-out", "--knock-out-with", "mean").out)
+    assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
     found = told("the")  # [unknown], all other words as one, is likelier than any
     last = json.loads(here("lens", "the", "-f", "json").out)["layers"][-1]["positions"][0]
     first, second, *_ = last["words"]
@@ -102,19 +109,7 @@ def test_the_word_is_the_likeliest_that_has_a_vector_as_in_every_other_view():
     assert "rank 2 among its words" in plain(here("effect", "the", "--target", second["word"]).out)
 
 
-def test_a_table_has_every_part_and_a_screen_says_what_stands_in_a_head_s_place():
-    table = rows("effect", TEXT, "--measure", "knock-out")
-    found = told(TEXT, "--measure", "knock-out")
-    assert [float(row["value"]) for row in table] == pytest.approx([one["value"] for one in found["parts"]])
-    left = [float(row["logit_without"]) for row in table if row["logit_without"]]
-    assert left == pytest.approx([one["logit"] for one in found["knock_outs"]], rel=1e-5)
-    screen = plain(here("effect", TEXT, "--measure", "knock-out", "--knock-out-with", "mean").out)
-    assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
-
-
-def test_an_encoder_says_what_stands_in_its_mask_s_place_and_a_cap_on_logits_is_told(
-    bert, letters, tmp_path, tokenizers
-):
+def test_an_encoder_fills_its_mask_and_a_cap_is_told(bert, letters, tmp_path, tokenizers):
     found = told("the [MASK] sat", "-m", bert)
     assert found["fills"] and found["query_tokens"][found["place"]] == "[MASK]"
     assert {"segment", "position", "output layer bias"} <= {one["part"] for one in found["parts"]}
@@ -149,7 +144,7 @@ def pairs(letters, bert):
     return [*found, (["the [MASK] home", "a [MASK] home", *pieces], 1)]
 
 
-def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_others_nothing(pairs):
+def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_later_a_whole_stream(pairs):
     for args, at in pairs:
         found = record(*args)
         stream, ends = np.array(found["residual"]), (found["corrupt_difference"], found["clean_difference"])
@@ -162,9 +157,6 @@ def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_o
             np.testing.assert_allclose(stream[:, at], ends[1], rtol=1e-5)
         assert np.abs(found["recovered"]["heads"]).max() > 1e-3
         assert found["cross_heads"] is None
-
-
-def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt_one(pairs):
     for args, _ in pairs:
         settings = Settings(model=args[3]) if "-m" in args else Settings()
         with open_passes([(args[0], None), (args[1], None)], settings) as (clean, corrupt):
@@ -176,7 +168,7 @@ def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt
                 np.testing.assert_allclose(clean.after(own, outputs)[0], both[0], rtol=1e-4, atol=1e-5)
 
 
-def test_the_differences_are_of_the_words_that_the_model_says():
+def test_the_differences_are_of_the_words_that_the_model_says_and_equal_ones_have_no_share():
     found = record(*CAT)
     each = [trace_masked(text, Settings(next=50)).next_words.words for text in CAT]
     first, second = ({word.word: word for word in words} for words in each)
@@ -187,9 +179,6 @@ def test_the_differences_are_of_the_words_that_the_model_says():
         assert found[difference] == pytest.approx(np.log(ratio), abs=1e-4)
     other = record(*CAT, "--target", "table", "--against", target)
     assert (other["target"]["token"], other["against"]["token"]) == ("table", target)
-
-
-def test_equal_differences_have_no_share():
     args = (CAT[0], CAT[0].replace(" ", "  "), "--target", "floor", "--against", "table")
     found = record(*args)
     assert found["recovered"] is None and found["clean_difference"] == found["corrupt_difference"]

@@ -410,7 +410,7 @@ def test_a_bad_variable_is_78_and_named(set_to, said):
     refused(here("self", "the cat", env={f"ATTN_{name}": value}), 78, f"ATTN_{name}", said)
 
 
-def test_a_flag_beats_a_bad_variable_and_is_blamed_for_its_own_mistakes():
+def test_a_flag_beats_a_bad_variable_and_a_variable_counts_for_a_result_and_an_error_alike(at):
     env = {"ATTN_SEED": "-1", "ATTN_TEMPERATURE": "0", "ATTN_QUERY": "zebra"}
     assert here("self", "a b", "--seed", "1", "-t", "1", "-q", "a", env=env).code == 0
     refused(here("self", "a b", "--seed", "-2", "-t", "1", "-qa", env=env), 2, "--seed")
@@ -420,9 +420,6 @@ def test_a_flag_beats_a_bad_variable_and_is_blamed_for_its_own_mistakes():
     of_models = dict.fromkeys(("ATTN_JOIN_PIECES", "ATTN_HIDE_SPECIAL", "ATTN_RENORMALIZE"), "1")
     for command in ("self", "masked", "explain"):  # they wait for a model
         assert here(command, "a b", "-e", "random", env=of_models).code == 0
-
-
-def test_a_variable_counts_for_a_result_and_for_an_error_alike(at):
     env = {"ATTN_FORMAT": "json"}
     for args in (["self", "a b"], ["example"], ["vectors", "info"], ["vectors", "nearest", "the"]):
         shown, failed = here(*args, env=env), here(*args, "--bogus", env=env)

@@ -81,7 +81,7 @@ def test_a_dot_chooses_keys_of_objects_and_of_a_list_s_and_they_stand_in_the_ord
     assert not FITS(part | {"summary": [{"weight": "much"}]})
 
 
-def test_a_step_is_there_where_it_is_named_all_is_everything_and_what_does_not_apply_is_null(at):
+def test_a_step_is_there_where_it_is_named_all_is_everything_and_a_variable_or_a_file_chooses_keys(at):
     args = COMMANDS["self"]
     named = printed(*args, "--fields", "heads.scores,heads.v")
     assert_alike(named, printed(*args, "--steps", "--fields", "heads.v,heads.scores"))
@@ -96,9 +96,6 @@ def test_a_step_is_there_where_it_is_named_all_is_everything_and_what_does_not_a
     assert printed("show", "part.json", "--fields", "x_query") == part
     shown, whole = printed("show", "part.json"), printed(*args)
     assert_alike([shown[key] for key in ("weights", "key_tokens")], [whole["weights"], whole["key_tokens"]])
-
-
-def test_a_variable_or_a_file_chooses_keys_and_leaves_what_has_no_such_keys_alone(at):
     env = {"ATTN_FIELDS": "weights"}
     ran = here(*COMMANDS["self"], "-f", "json", env=env)
     assert list(json.loads(ran.out)) == ["schema", "kind", "weights"]

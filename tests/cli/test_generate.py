@@ -151,7 +151,7 @@ def test_no_tokens_are_written_twice_in_one_order(n):
     assert f"no {n} tokens twice" in here("generate", *asked, "-f", "table").out
 
 
-def test_a_penalty_makes_what_was_written_less_likely():
+def test_a_penalty_makes_what_was_written_less_likely_and_where_every_token_would_come_again_all_may():
     asked = [KING, "--count", "24", "-f"]
     often, less = [steps(*asked, "jsonl", *more) for more in ((), ("--repetition-penalty", "1.5"))]
     distinct = [len({one["word"] for one in found}) for found in (often, less)]
@@ -162,8 +162,6 @@ def test_a_penalty_makes_what_was_written_less_likely():
     assert found.tolist() == [0.5, -8.0, 0.0, 1.0]
     assert scores[0] == 2  # the probabilities that are told stay those of the model
 
-
-def test_where_every_token_would_come_again_all_may():
     def look(written):
         return np.array([1.0, 0.5]), ("a",), np.ones(1)
 

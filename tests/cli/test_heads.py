@@ -105,7 +105,9 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(n, size, tmp_path):
     assert f" {size} queries x {size} keys." in out and f"{n} x {n}: -f json has it" in out
 
 
-def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, letters):
+def test_a_model_s_heads_are_those_that_attn_self_shows_and_without_a_model_the_bundled_ones(
+    tokenizers, letters
+):
     found = record("dabca", "-m", letters)
     assert found["attention"] == "masked" and found["query_tokens"] == list("dabca")
     for number in (0, 1):
@@ -115,6 +117,10 @@ def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, letters):
             assert head["shares"]["itself"] == pytest.approx(np.diag(own).mean(), abs=1e-5)
             assert head["shares"]["previous"] == pytest.approx(np.diag(own, -1).mean(), abs=1e-5)
             assert head["shares"]["next"] is None
+    found = record("The cat sat on the mat")
+    assert [head["head"] for head in found["layers"][0]["heads"]] == [*bundled("roles").head_names(0)]
+    masked = record("The cat sat on the mat", "--mask", "causal")
+    assert masked["attention"] == "masked" and masked["layers"][0]["patterns"]["next"]["rows"] == 0
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(transformers, letters, tmp_path):
@@ -248,9 +254,7 @@ def punctuation(W, tokens):
     return np.mean(rows) if rows else None
 
 
-def test_rows_hold_every_measure_the_screen_has_a_line_for_each_head_and_a_note_says_its_line(
-    texts, tmp_path
-):
+def test_rows_hold_every_measure_the_screen_each_head_and_a_note_says_its_line(texts, tmp_path):
     made, found = rows("heads", "--texts", texts), record("--texts", texts)
     assert len(made) == 11 and record("--texts", texts, "--kind", "masked")["attention"] == "masked"
     for row, head in zip(made, found["heads"], strict=True):
@@ -400,17 +404,13 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
 
 
 @pytest.mark.parametrize("places", [4, 7, 12, 13, 25])
-def test_the_random_tokens_are_as_many_as_there_are_places_for_beside_those_that_frame_them(
-    places, tmp_path, tokenizers
-):
+def test_the_random_tokens_are_as_many_as_there_are_places_for(places, tmp_path, tokenizers):
     found = record("--probe", "-m", small_bert(tmp_path / "bert", places=places))
     length = min(9, (places - 2) // 2)  # of nine words, which come twice, between [CLS] and [SEP]
     assert found["length"] == length and len(found["tokens"]) == 2 + 2 * length
 
 
-def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_it_does_not_copy(
-    models, bert, tokenizers
-):
+def test_an_encoder_has_scores_of_both_sides_and_without_words_no_copying(models, bert, tokenizers):
     found = record("--probe", "-m", bert)
     assert found["tokens"][0] == "[CLS]" and found["tokens"][-1] == "[SEP]" and found["length"] == 5
     assert not {"[CLS]", "[SEP]", "[MASK]", "[UNK]", "[PAD]"} & {*found["tokens"][1:-1]}

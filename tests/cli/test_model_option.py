@@ -54,7 +54,7 @@ def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in
     assert " " in {one["word"] for one in raw["next_words"]}
 
 
-def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(folder):
+def test_a_variable_names_it_too_the_library_takes_it_and_a_standing_renormalize_waits_for_it(folder, bert):
     expected = weights("self", TEXT, "-m", folder)
     standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
     # What is typed beats the others.
@@ -70,9 +70,6 @@ def test_a_variable_names_it_too_the_library_takes_it_and_other_commands_do_not(
     for command in (("lookup", "a", "b=c"), ("compute", "x.json"), ("example", "coffee")):
         assert here(*command, "-m", folder).code == 2
     assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
-
-
-def test_a_standing_renormalize_holds_where_special_tokens_are_hidden_and_waits_elsewhere(bert):
     sums = [
         weights("self", "the cats", "-m", bert, *options, env={"ATTN_RENORMALIZE": value}).sum(axis=1)
         for options, value in (([], "yes"), (["--hide-special"], "yes"), (["--hide-special"], "no"))
@@ -106,9 +103,7 @@ dabca -m gpt2 --vary head=0,1 => dabca --head 0; dabca --head 1
 
 
 @pytest.mark.parametrize(("args", "each"), BOTH)
-def test_settings_and_texts_stand_beside_each_other_as_each_stands_alone(
-    args, each, models, tmp_path, monkeypatch
-):
+def test_each_side_is_what_it_is_alone(args, each, models, tmp_path, monkeypatch):
     monkeypatch.chdir(models)
     model, lines = args[args.index("-m") + 1], str(tmp_path / "lines.txt")
     compared = shell.record("compare", *args)
@@ -258,7 +253,7 @@ def test_a_part_is_a_block_of_the_whole_in_every_command(between, bert, at):
         assert ran.code == 0 and (at / name).stat().st_size > 1000
 
 
-def test_words_and_special_tokens_of_a_part(bert):
+def test_words_special_tokens_and_gaps_of_a_part_and_words_that_are_lacking_in_both(bert):
     joined = pair(bert, "--between", "b-a", "--join-pieces", "--hide-special")
     assert (joined["query_tokens"], joined["key_tokens"]) == (["walking", "home"], ["the", "cats"])
     whole = np.array(pair(bert)["weights"])[5:8, 1:4]
@@ -267,9 +262,6 @@ def test_words_and_special_tokens_of_a_part(bert):
     screen = here("self", A, "--pair", A, "-m", bert, "--between", "a-b").out
     assert "itself" not in screen and "from text a to text b" in screen  # the same words, twice
     assert "attn self TEXT --head all -m DIR --pair TEXT --between a-b" in " ".join(screen.split())
-
-
-def test_a_gap_is_filled_with_both_texts_in_sight_and_words_that_are_lacking_named_from_both(bert):
     alone = record("self", "the [MASK]", "-m", bert, "--next", "3")["next_words"]
     beside = pair(bert, "--next", "3", text="the [MASK]")["next_words"]
     assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])

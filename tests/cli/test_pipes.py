@@ -88,18 +88,7 @@ def test_tables_and_bars_are_drawn_in_a_picture_and_in_a_page(format, suffix, at
     assert (text == attn("masked", FOX, "-f", suffix).out) == (format == "table")
 
 
-def test_a_width_that_is_no_number_above_0_is_no_width_and_columns_are_kept_also_in_a_pipe():
-    for args in (["self", FOX], ["explain", FOX, "-q", "fox"]):
-        usual = here(*args).out
-        for columns in ("0", "abc", "-5", "", "1e3", "٣٠", "9" * 9, "9" * 5000):
-            assert here(*args, env={"COLUMNS": columns}).out == usual
-    for columns, width in (("1", 20), ("33", 33), ("60", 60)):
-        for args in (["self", FOX], ["explain", FOX]):
-            lines = here(*args, env={"COLUMNS": columns}).out.splitlines()
-            assert lines and max(map(cell_len, lines)) <= width
-
-
-def test_the_width_flag_beats_columns_which_beat_the_terminal():
+def test_the_width_flag_beats_columns_which_beat_the_terminal_and_no_number_above_0_is_no_width():
     wide = ("self", FOX, "--width", "50")
     assert here(*wide, env={"COLUMNS": "30"}).out == here(*wide).out
     shown = terminal("self", FOX, columns=120, env={"COLUMNS": "44", "NO_COLOR": "1"}).out
@@ -111,6 +100,14 @@ def test_the_width_flag_beats_columns_which_beat_the_terminal():
     assert (dumb.code, dumb.out) == (0, attn("self", FOX, "--width", "80").out)
     text = " ".join(f"word{i}" for i in range(1500))
     assert "\x1b" not in terminal("self", text, "-e", "random", env={"TERM": "dumb"}).out
+    for args in (["self", FOX], ["explain", FOX, "-q", "fox"]):
+        usual = here(*args).out
+        for columns in ("0", "abc", "-5", "", "1e3", "٣٠", "9" * 9, "9" * 5000):
+            assert here(*args, env={"COLUMNS": columns}).out == usual
+    for columns, width in (("1", 20), ("33", 33), ("60", 60)):
+        for args in (["self", FOX], ["explain", FOX]):
+            lines = here(*args, env={"COLUMNS": columns}).out.splitlines()
+            assert lines and max(map(cell_len, lines)) <= width
 
 
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])

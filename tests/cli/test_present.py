@@ -132,7 +132,7 @@ def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(se
         assert b"Traceback" not in stage.shown and b"bug" not in stage.shown
 
 
-def test_a_part_taller_than_the_terminal_is_seen_whole():
+def test_a_part_taller_than_the_terminal_is_seen_whole_and_another_size_draws_it_anew():
     whole = attn("example", "dictionary", "--width", "80").out
     tall = [line for line in whole[whole.index("3. ") : whole.index("From soft")].splitlines() if line]
     with shown(*STORY, rows=9) as stage:
@@ -150,9 +150,6 @@ def test_a_part_taller_than_the_terminal_is_seen_whole():
         stage.wait_for(f"{number}, {screens}/{screens}")
         stage.press(*[UP] * 9)
         stage.wait_for(f"{number}, 1/{screens}")
-
-
-def test_another_size_draws_the_part_anew():
     with shown(*WALK) as stage:
         stage.press("n")
         wide = stage.wait_for(part(2, stage))

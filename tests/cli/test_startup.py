@@ -41,9 +41,7 @@ def test_help_version_and_wrong_usage_are_told_without_what_they_do_not_need(arg
     assert "SystemError" not in ran.err and "bug" not in ran.err
 
 
-def test_the_version_needs_not_even_typer_and_the_package_alone_or_what_computes_nothing_imports_nothing(
-    tmp_path,
-):
+def test_the_version_needs_not_even_typer_and_what_computes_nothing_imports_nothing_heavy(tmp_path):
     assert attn("--version", env=blocked(tmp_path / "one", "typer", "click")).code == 0
     env = blocked(tmp_path / "two", *HEAVY)
     for line in ("schema", "--show-completion bash", "example"):
@@ -53,9 +51,7 @@ def test_the_version_needs_not_even_typer_and_the_package_alone_or_what_computes
 
 
 @pytest.mark.parametrize("kind", ["self", "explain", "masked"])
-def test_numpy_is_loaded_by_the_command_itself_and_not_deep_in_other_imports_and_json_needs_no_rich(
-    kind, tmp_path
-):
+def test_numpy_is_not_loaded_deep_in_other_imports_and_json_needs_no_rich(kind, tmp_path):
     assert "numpy" in imported(kind, "the cat sat", at_depth=" ")
     ran = attn(kind, "the cat sat on the mat", "-f", "json", env=blocked(tmp_path, "rich", *HEAVY))
     assert ran.code == 0 and ran.out == attn(kind, "the cat sat on the mat", "-f", "json").out

@@ -55,7 +55,7 @@ def all_held(record, wanted):
     return head
 
 
-def test_examples_take_their_inputs():
+def test_examples_take_their_inputs_and_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
     inputs, expected = worked("a2")["inputs"], worked("a2")["expected"]["unscaled"]
     record = run("example", "a2", "-q", inputs["focus"])
     row = inputs["tokens"].index(inputs["focus"])
@@ -73,22 +73,6 @@ def test_examples_take_their_inputs():
     assert {*about} == {*NAMES} and told("example") == "".join(
         f"{n:<16} {said}\n" for n, said in about.items()
     )
-
-
-@pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
-@like_cases
-def test_an_example_gives_its_numbers(name, block, options):
-    expected = worked(name)["expected"]
-    expected = expected[block] if block else expected
-    record = run("example", name, *options.split())
-    head = all_held(record, expected)
-    assert (record["weights"], record["output"]) == (head["weights"], head["output"])
-    shut = np.equal(expected["weights"], 0)
-    assert [[cell is None for cell in row] for row in head["masked_scores"]] == shut.tolist()
-    assert (record["mask"] is None) == (not shut.any())
-
-
-def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
     expected = worked("coffee")["expected"]
     (head,) = run("example", "coffee")["heads"]
     for part in "qkv":
@@ -102,6 +86,19 @@ def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
     held([head["weights"] for head in record["heads"]], two, "the heads of the mean")
     for number in "01":
         held(run("example", "coffee", "--heads", "2", "--head", number)["weights"], two[int(number)], number)
+
+
+@pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
+@like_cases
+def test_an_example_gives_its_numbers(name, block, options):
+    expected = worked(name)["expected"]
+    expected = expected[block] if block else expected
+    record = run("example", name, *options.split())
+    head = all_held(record, expected)
+    assert (record["weights"], record["output"]) == (head["weights"], head["output"])
+    shut = np.equal(expected["weights"], 0)
+    assert [[cell is None for cell in row] for row in head["masked_scores"]] == shut.tolist()
+    assert (record["mask"] is None) == (not shut.any())
 
 
 def test_manchester_has_its_tokens_and_shapes_and_coffee_s_cross_attention_comes_from_files(file):

@@ -427,16 +427,13 @@ def damaged(value, draw, stop=0.0):
     return made
 
 
-def test_damaged_files_are_judged_or_refused_and_never_a_bug():
+def test_damaged_files_are_judged_or_refused_and_tokens_and_names_not_obeyed():
     draw = random.Random(3)
     whole = shell.record("example", "coffee", "--heads", "2", "--head", "all", "--steps")
     plain = COFFEE | {"mask": "causal", "heads": 2}
     for _ in range(often(150)):
         save("right.json", **damaged(draw.choice([whole, plain]), draw))
         assert check(save("a.json", **draw.choice([whole, damaged(whole, draw)]))).code in (0, 1, 2, 65)
-
-
-def test_tokens_and_names_are_shown_and_not_obeyed():
     hostile = ["[red]x[/b]", "</td>\x1b[31m", "\u202eabc"]
     save("right.json", Q=Q, K=K[:3], V=V[:3], tokens=hostile)
     name = save("[b]\x1b[31m&.json", **{"weights": softmax(Q @ K[:3].T), "\x1b]0;x\x07": [[1]]})
@@ -494,7 +491,7 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     assert check("a.json", "b.json").out.count("unfinished") == 2
 
 
-def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
+def test_a_key_that_contradicts_itself_is_refused_and_worked_examples_and_attn_s_own_json_are_right():
     contradicts = "right.json contradicts itself: its inputs do not give its"
     asked = ("check", save("a.json", weights=WEIGHTS), "--expect", "right.json")
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
@@ -507,15 +504,6 @@ def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_ri
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         save("answer.json", **shell.record("example", name, "--steps"))
         assert shell.told("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
-
-
-COMMANDS = """
-compute given.json | self "hot black coffee" -q hot | masked "hot black coffee" -q black
-compute given.json --mask causal | compute heads.json --head 0 | compute heads.json --head mean
-"""
-
-
-def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself():
     W = {"W_q": np.eye(2), "W_k": numbers(5, 2, 2), "W_v": numbers(6, 2, 3)}
     save("given.json", X=Q, layout="in-out", context=numbers(4, 3, 2), **W)
     save("heads.json", **HEADS, W_o=numbers(7, 4, 3), b_o=numbers(8, 3))
@@ -525,3 +513,9 @@ def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_
         assert ran.code == 0, (args, steps, ran)
     own = shell.record("self", "hot black coffee", "-q", "hot", "--steps")
     assert_alike(shell.record("compute", save("own.json", **own))["weights"], own["weights"])
+
+
+COMMANDS = """
+compute given.json | self "hot black coffee" -q hot | masked "hot black coffee" -q black
+compute given.json --mask causal | compute heads.json --head 0 | compute heads.json --head mean
+"""
