@@ -480,3 +480,5 @@ def test_a_hint_names_what_to_try_and_an_error_ends_like_a_sentence():
         error = refused_as_json(here(*args, "-f", "json"), 2)
         assert str(error["message"])[0].isupper() and str(error["message"])[-1] in ".?)"
     refused(here("self", "--", "-f", "json"), 2, "put quotes round it")  # text, and no format
+    said = f"attn: No such option: --{'y' * 282}...{'y' * 199}. See attn self --help.\n"
+    assert here("self", f"--{'y' * 5000}").err == said, "of 600 characters and more, 300 and 200"
