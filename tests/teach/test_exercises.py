@@ -494,15 +494,9 @@ def test_answers_are_graded_step_by_step(topic, at):
             assert graded(by_hand(given | changed))[0]["likely"] == mistake
     without = {name: matrix for name, matrix in given.items() if name not in ("W_o", "U")}
     huge = {name: (np.array(given[name]) * 5e307).tolist() for name in ("X", "stream") if name in given}
-    (at / "sheet" / "inputs.json").write_text(
-        json.dumps(given | {"words": ["one"]})
-    )  # of another number of columns
-    assert graded(wrong)[0]["cell"] == [0, 0]
-    misfit = {**given, "U": [[1]], "W_o": [[1]]}
-    for broken, said in (
-        (misfit, "do not fit together"),
-        (given | huge, "do not fit together"),
-        (without, ""),
-    ):
+    (at / "sheet" / "inputs.json").write_text(json.dumps(given | {"words": ["zebra"]}))  # for more columns
+    assert "zebra" not in graded(wrong)[0]["message"]
+    misfit, misfits = {**given, "U": [[1]], "W_o": [[1]]}, "do not fit together"
+    for broken, said in ((misfit, misfits), (given | huge, misfits), (without, "")):
         (at / "sheet" / "inputs.json").write_text(json.dumps(broken))
         assert said in shell.refused(*asked, code=65)
