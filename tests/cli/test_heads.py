@@ -121,6 +121,7 @@ def test_a_model_s_heads_are_those_that_attn_self_shows_and_without_a_model_the_
     assert [head["head"] for head in found["layers"][0]["heads"]] == [*bundled("roles").head_names(0)]
     masked = record("The cat sat on the mat", "--mask", "causal")
     assert masked["attention"] == "masked" and masked["layers"][0]["patterns"]["next"]["rows"] == 0
+    assert record("The cat", "--context", "a mat", "--mask", "causal")["attention"] == "cross"
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(transformers, letters, tmp_path):
@@ -165,14 +166,6 @@ def test_a_map_has_a_cell_for_each_weight_where_there_is_room_and_no_line_ends_i
     assert "A cell is the mean weight of" not in " ".join(out.split())
     assert "0" not in args or "if even" in out
     assert not [line for line in out.splitlines() if line != line.rstrip()]
-
-
-def test_the_bundled_heads_are_shown_where_no_model_is_named():
-    found = record("The cat sat on the mat")
-    assert [head["head"] for head in found["layers"][0]["heads"]] == [*bundled("roles").head_names(0)]
-    masked = record("The cat sat on the mat", "--mask", "causal")
-    assert masked["attention"] == "masked" and masked["layers"][0]["patterns"]["next"]["rows"] == 0
-    assert record("The cat", "--context", "a mat", "--mask", "causal")["attention"] == "cross"
 
 
 @pytest.mark.parametrize(("width", "lines"), [("80", [4, 4]), ("60", [4, 4]), ("120", [8])])
