@@ -101,6 +101,8 @@ def test_a_length_that_nobody_would_see_decides_nothing_and_where_one_does_it_is
     for longer, found in ((1.0005, None), (1.002, (0, 1))):
         K = np.array([[longer, 0.02], [1.0, 0.0]])
         assert decided_by_length(np.array([[1.0, 0.0]]) @ K.T, K, np.ones((1, 2), bool)) == [found]
+    K = np.array([[2.0, 1.0], [0.9, 0.0], [5.0, 0.0], [0.0, 0.0]])  # of which the third must not count
+    assert decided_by_length(K[:, :1].T / 2, K, np.array([[True, True, False, True]])) == [(0, 1)]
     of_rounding = np.array([[2.0, 1.0 + 1e-12]])
     assert decided_by_length(of_rounding, np.array([[2.0, 0], [1, 0]]), np.ones((1, 2), bool)) == [None]
     (at / "vectors.txt").write_text(VECTORS)
