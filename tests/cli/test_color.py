@@ -55,7 +55,7 @@ def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path
 
 
 TERMS = {"xterm | linux | ?": SIXTEEN, "xterm-256color | screen-256color no": INDEXED}
-TERMS |= {"xterm truecolor | xterm-256color 24bit | xterm-direct": TRUE}
+TERMS |= {"xterm truecolor | xterm-256color 24BIT | xterm-direct": TRUE}
 
 
 @pytest.mark.parametrize(("terms", "kind"), TERMS.items())
