@@ -62,7 +62,7 @@ def scores_after(stack, H):
 def test_the_perplexity_of_texts_is_that_of_each_word_after_those_before_it(monkeypatch):
     monkeypatch.setattr(language_score, "ROWS", 5)  # so that the words are scored in several turns
     stack, table, seen, surprise = bundled("language"), vectors(), [], []
-    texts = [["Dogs", "bark"], [], ["she", "zwxing", "sleeps", "and", "eats"], ["the", "cat", "sat"]]
+    texts = [["Dogs", "bark"], [], ["she", "zwxing", "sleeps", "and", "eats"], ["the", "the", "cat"]]
     found = perplexity(stack, table, texts, seen.append)
     rows = {word: n for n, word in enumerate(table.words())}
     for words in filter(None, texts):
