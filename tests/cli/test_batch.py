@@ -148,6 +148,9 @@ def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
     assert found[6]["key_tokens"] == ["c", "a"] and "5,000 tokens" in errors[7]["message"]
     assert got.code == 65
     assert error_of(got.err)["message"] == "6 of 9 lines were refused."
+    line = ("--kind", "masked", "--without", "a", "--keep-going", "--fields", "key_tokens")
+    got = here("batch", write(["b a c", "b c", "a b c"]), *RANDOM, *line)
+    assert ["error" in one for one in records(got.out)] == [False, True, False] and got.code == 65
     write(["a", "\x1b[31m\u202e"])
     got = here("batch", "lines.txt", "--oov", "error", "--keep-going", "--keep-punctuation")
     assert "\x1b" not in got.out + got.err and "\u202e" not in got.out + got.err

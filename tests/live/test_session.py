@@ -152,6 +152,12 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     matrices = session.source.matrices(session.state.question)
     assert matrices["b_q"].tolist() == [0, 0, 0, 7] + [0] * 16 and not given.arrays["b_q"].any()
     assert len(session.state.question.edits) == 1  # the second is in the place of the first
+    press(session, "move 0 1")
+    session.type_number("2")
+    answer(session)
+    assert [tuple(one[1:]) for one in session.state.question.edits] == [(0, 3, 7), (0, 4, 2)]
+    press(session, "undo")
+    press(session, "move 0 -1")
     assert prompt_for("open", session)[:2] == ("b_q, row 0, column 3: type a number. Esc: leave it.", "7")
     session.type_number("1" * 50 + "x")
     assert f"{'1' * 40!r} is not a number" in session.said

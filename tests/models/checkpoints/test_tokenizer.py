@@ -120,6 +120,8 @@ def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(t
     for lower, read in ((False, "Cat"), (None, "cat")):
         word_pieces(tmp_path, WORDS, lower)
         assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", read, "[SEP]")
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "cat", "[SEP]")
     (tmp_path / "vocab.txt").write_bytes("\r\n".join((*WORDS[:5], "", *WORDS[5:])).encode())
     # A line without a word counts
     assert TextEncoder(str(tmp_path), "bert").encode("the cat").ids == (2, 6, 7, 3)

@@ -22,6 +22,7 @@ from attn_cli.settings import Settings
 from attn_cli.vectors.lookup import open_table
 from tests.browser import FOX
 from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved as write, small_gpt_oss
+from tests.shell import here
 
 KINDS = {"u8": "u1", "f16": "<f2", "f32": "<f4", "f64": "<f8"}
 RULES = {"&&": "and", "Math.abs": "abs", "true": "True"}  # of JavaScript, in Python
@@ -261,7 +262,9 @@ def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and
     assert (none["vocabulary"], none["untyped"]) == (None, empty)
 
 
-def test_weights_that_are_too_many_are_rounded_to_half_a_step_of_the_largest_in_their_row_but_those_asked_for():
+def test_weights_that_are_too_many_are_rounded_to_half_a_step_of_the_largest_in_their_row_but_those_asked_for(
+    tmp_path,
+):
     weights = np.random.default_rng(0).dirichlet([1.0] * 5, (2, 2, 5))
     weights[0, 0, 1] = 0  # nothing may be looked at
     weights[1, 1] = np.eye(5)[[0, 0, 1, 2, 3]]
@@ -279,6 +282,20 @@ def test_weights_that_are_too_many_are_rounded_to_half_a_step_of_the_largest_in_
         held_in = f"in full: {', '.join(those)}" if those else "none is held in full"
         said = f"{4 - len(those)} of 4 heads are held as rounded weights, right to 0.002 of the largest in their row"
         assert f"<li>{said}; {held_in} (--exact).</li>" in text
+    line = (
+        "a b c d " * 46,
+        "-e",
+        "random",
+        "--heads",
+        "4",
+        "--exact",
+        "zz, 0/3 ,2",
+        "-o",
+        str(tmp_path / "x"),
+    )
+    assert here("page", *line).code == 0
+    heads = held((tmp_path / "x").read_text())["layers"][0]["heads"]
+    assert [one["name"] for one in heads if "tops" not in one] == ["2", "3"]
     for shape, most, is_rounded in ((2, 100, False), (1, 49, True)):
         text = page(weighed(weights[:, :shape], most_exact=most))
         assert ("are held as rounded" in part(text, "<footer", "</footer>")) == is_rounded
