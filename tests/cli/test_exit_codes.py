@@ -77,6 +77,7 @@ WRONG = """
     explain x --measure norm => explain is about weights | self x --show mask --measure norm => mask is about weights
     self x --verified => --verified requires --model. | heads x -m m -p roles => --model and --projection exclude
     page x --words -1 => --words cannot be -1. | page x --words 100001 => from 0 to 100,000.
+    page x --exact 'object, subjet' => There is no head 'subjet'. Did you mean subject? Name a head, or LAYER/HEAD.
     self x --fields weights => --fields requires -f json or -f jsonl.
     self x --fields weights -f csv => --fields requires -f json | self x --fields weights -f html => requires -f json
     self x --fields weights -f npy -o x.npy => requires -f json | self x --fields weights -o x.md => requires -f

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
 from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
-from attn_cli.errors import as_utf8, refuse
+from attn_cli.errors import as_utf8, did_you_mean, refuse, visible
 from attn_cli.io.types import replace
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
 from attn_cli.render.walk import chosen_steps
@@ -207,4 +207,16 @@ def page(
         found = page_of(kind, text, second, settings, words, progress)
     layers = _verified(found.layers, [text] if second is None else [text, second], settings, view)
     heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
-    deliver(Result(page=lambda: found._replace(layers=layers, exact=heads)), view)
+    deliver(Result(page=lambda: found._replace(layers=_with_heads(layers, heads), exact=heads)), view)
+
+
+def _with_heads(traces: Iterable[Trace], wanted: Sequence[str]) -> Iterator[Trace]:
+    """Yield the traces; UsageError after the last for a wanted head, NAME or LAYER/NAME, that none of them has."""
+    met = set[str]()
+    for trace in traces:
+        layer = trace.projection.layer or 0
+        met.update(name for head in trace.heads for name in (head.name, f"{layer}/{head.name}"))
+        yield trace
+    for name in wanted:
+        hint = f"{did_you_mean(name, sorted(met))}Name a head, or LAYER/HEAD."
+        refuse(name not in met, f"There is no head {visible(name[:60])!r}.", hint, "--exact")
