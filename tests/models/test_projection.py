@@ -10,6 +10,7 @@ from hypothesis import given as examples, strategies
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
+from attn_cli.models import projection
 from attn_cli.models.projection import identity, random
 from attn_cli.pipeline import sinusoidal
 from attn_cli.pipeline.sources.matrices import trace_matrices
@@ -64,6 +65,14 @@ def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_
         make()
     assert refused.value.option == "--heads"
     assert "1, 2, 3, 6" in refused.value.hint
+
+
+@pytest.mark.parametrize("make", [lambda d: identity(d, 1), lambda d: random(d, 1, 0)])
+def test_weights_of_more_numbers_than_there_is_room_for_are_refused(make, monkeypatch):
+    monkeypatch.setattr(projection, "MOST_WEIGHTS", 9)
+    assert make(3).heads[0].W_q.shape == (3, 3)
+    with pytest.raises(InputError, match=r"^Vectors of 4 numbers would need weights of 16 numbers\."):
+        make(4)
 
 
 TWO_OF_THREE = {"W_q": np.ones((2, 3)), "heads": 3, "kv_heads": 2}
