@@ -363,6 +363,7 @@ REFUSED = [  # what is given, and parts of what is said
     (shaped(V=(5, 2)), "(4, 3) ... (5, 2)"),
     (shaped(**HEADED | {"K": (3, 4, 3), "V": (3, 4, 2)}), "(2, 2, 3) ... (3, 4, 3)"),
     (shaped(**HEADED | {"V": (3, 4, 2)}), "(2, 4, 3) ... (3, 4, 2)"),
+    (shaped(**HEADED | {"K": (1, 4, 3), "V": (3, 4, 2)}), "Q has shape (2, 2, 3) and V (3, 4, 2)"),
     *((shaped(**{name: (4, 2)}), f"(4, 2) ... {FOR_WHOM}") for name in ("mask", "bias")),
     (shaped(mask=(4,)), f"(4,) ... {FOR_WHOM}"),
     *((shaped(**HEADED, **{name: (3, 2, 4)}), "(3, 2, 4) ... of (2,) heads.") for name in ("mask", "bias")),

@@ -16,7 +16,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.learn.batches import Vocabulary
 from attn_cli.models import model_file
-from attn_cli.models.encoder import WordLayer
+from attn_cli.models.encoder import WordLayer, lead_of
 from attn_cli.models.model_file import BUNDLED, EXPONENTS, dequantized, named, quantized, read_model
 from attn_cli.vectors import VectorTable
 from attn_cli.vectors.spelling import features
@@ -194,13 +194,14 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
         ("self cat -p roles -e v.txt", "roles", "v.txt"),
         ("self cat -p roles -e random", "roles", "random"),
         ("example coffee -p roles", "roles"),
+        ("example coffee -p likeness", "likeness takes vectors of 100 numbers; these have 4."),
     ):
         said = shell.refused(*command.split(), code=65)
         assert all(name in said for name in both)
 
 
 WRONG = [("--heads 2", "--heads"), ("--layer 3", "layer"), ("--head subject", "mine")]
-WRONG += [("--layer 0 --head mine", "0, 1"), ("-p likenes", "Did you mean likeness?")]
+WRONG += [("--layer 0 --head mine", "0, 1")]
 WRONG = [(f"-p ./m.safetensors -e v.txt {options}", named) for options, named in WRONG]
 WRONG += [
     *((f"-p roles --head {one}", "subject") for one in ("-1", "Subject")),
@@ -219,9 +220,10 @@ def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes
     with Path(weights).open("wb") as stream:
         write_safetensors(stream, {f"W_{m}": np.eye(4) for m in "qkv"}, {})
     Path(vectors).write_text(models.typed(models.table()))
-    names = {"roles-shallow": UsageError, "./none.safetensors": FileError}
+    said = {UsageError: r"mean roles\? Choose roles, roles-deep, lang", InputError: "is not a learned model"}
+    names = {"role": UsageError, "./none.safetensors": FileError}
     for name, error in (names | dict.fromkeys((weights, vectors), InputError)).items():
-        with pytest.raises(error, match="is not a learned model" if error is InputError else None):
+        with pytest.raises(error, match=said.get(error)):
             named(name)
     assert trace_self("a cat", Settings(embedding=vectors, projection=weights)).projection.source == "file"
     one = models.table()
@@ -297,6 +299,7 @@ def test_what_a_file_says_of_its_heads_is_known_as_far_as_it_can_be_and_layers_r
     assert read_model(files(3).projection).learned(2, "mine").values == "learned"
     assert model.clear_lead("relations", "it") == (0.25, "it, its", 9, 8)
     assert model.clear_lead("mine", "it") is None
+    assert [lead_of(np.array(row)) for row in ([0.25, 0.75], [1.0])] == [0.5, 1]  # one word leads wholly
     assert [model.layer_of(name) for name in ("relations", "0", "no", None)] == [2, None, None, None]
     done = []
     model.input(models.table().matrix, 2, None, done.append)
@@ -312,8 +315,10 @@ def test_a_word_s_score_is_that_of_its_vector_with_what_was_learned_beside_it_an
     close(layer.scores(H, vectors), H @ P @ rows.T + bias, atol=1e-5)
     close([layer.row(n, vectors) for n in range(10)], rows)
     assert [layer.case(n) for n in range(17)] == [0, 1, 2, *[0] * 5, 1, *[0] * 8]
-    with pytest.raises(InputError, match="scores 9 words, and there are 8 vectors"):
-        layer.scores(H, vectors[:8])
+    more = layer._replace(corrections=rows)
+    for one, table in ((layer, vectors[:8]), (layer, vectors[:, :1]), (more, vectors)):
+        with pytest.raises(InputError, match=f"scores 9 words, and there are {len(table)} vectors"):
+            one.scores(H, table)
 
 
 @pytest.mark.parametrize("always", [False, True])

@@ -17,7 +17,7 @@ from attn_cli.text.written import CAPITAL, CAPITALS, SMALL, cased, in_writing
         ("He said", ', " do n\'t ! " and " who ? " he asked .', ', "Don\'t!" and "Who?" he asked.'),
         ("", 'he said , " no . " then he slept .', 'He said, "No." Then he slept.'),
         ('He said, "No.', '" then he slept', '" Then he slept'),  # the quote of the text before is closed
-        ("", "what ! no . it 's 3 .", "What! No. It's 3."),
+        ("", "what ! no ; yes : it 's 3 .", "What! No; yes: it's 3."),
         ("1903", ". the end", ". The end"),
         ("", "( it cost $ 5 . ) it ’s so .", "(It cost $5.) It’s so."),
     ],
