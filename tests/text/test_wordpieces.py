@@ -31,8 +31,8 @@ def test_pieces_are_joined_as_their_marks_say(case):
 
 
 def test_tokens_without_marks_are_words_as_they_are_and_a_piece_never_joins_a_special_token():
-    unmarked = ["un", "believ", "able"]
-    assert pieces.scheme(unmarked) is None and names(unmarked) == unmarked
+    for unmarked in (["un", "believ", "able"], ["ðŁĺ", "Ģ", "汉"]):  # not all of these are bytes
+        assert pieces.scheme(unmarked) is None and names(unmarked) == unmarked
     assert names(["[CLS]", "<s>"]) == ["[CLS]", "<s>"]
     apart = ["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]
     assert names(apart) == ["[CLS]", "##ing", "them", "[SEP]", "##s"]
