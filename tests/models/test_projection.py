@@ -79,6 +79,10 @@ TWO_OF_THREE = {"W_q": np.ones((2, 3)), "heads": 3, "kv_heads": 2}
 EYES = dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), np.eye(2))
 
 
+def by_distance(R, b):
+    return {"schema": "attn/1", "position_vectors": np.ones(R), "position_biases": np.ones(b)}
+
+
 def test_weights_that_do_not_fit_are_refused_and_named():
     for wrong, said in (
         ({"W_v": np.ones((3, 3))}, "(1, 2) ... W_v ... (3, 3)"),
@@ -91,6 +95,10 @@ def test_weights_that_do_not_fit_are_refused_and_named():
         ),
         ({"b_k": [1.0], "layout": "out-in"}, "b_k has 1 numbers ... for each row of W_k"),
         *(({"b_o": [1.0] * n}, f"b_o has {n} numbers, but W_o makes 2") for n in (1, 3)),
+        *(
+            (by_distance(R, b), f"position_vectors {R} and position_biases {b} do not fit 1 heads of 2.")
+            for R, b in (((1, 2, 2), (1, 2)), ((1, 3, 2), (2, 3)), ((1, 3, 3), (1, 3)), ((1, 5, 2), (1, 3)))
+        ),
         (TWO_OF_THREE, "3 heads of Q cannot share 2 of K and V"),
         (TWO_OF_THREE | {"kv_heads": 1}, "W_q of 3 heads has shape (2, 3) and W_k of 1 (2, 2)"),
     ):
