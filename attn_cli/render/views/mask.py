@@ -167,7 +167,7 @@ def _before_and_after(shown: _Shown) -> Iterator[Block]:
     before, name = (head.scaled_scores, "scaled") if capped is None else (capped, "capped")
     assert before is not None
     scores = before[held]
-    if position is not None and (capped is None or head.rotated is None):  # else the cap is of both together
+    if position is not None and capped is None:  # else the cap is of both together
         scores, name = scores + position[held], f"{name} + position"
     sides = {name: scores}
     if trace.mask is not None:
