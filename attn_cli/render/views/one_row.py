@@ -53,12 +53,13 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return
-    yield row_table(trace, row, _keys(trace, row, every_key))
+    keys = _keys(trace, row, every_key)
+    yield row_table(trace, row, keys)
     yield Formula(_legend(trace, head, row))
     if row.position is not None and len(row.weights) > 1:
         winner = quoted(row.key_tokens[row.strongest[0]])
         yield Formula(f"the sum of {winner} less this sum; mostly from: its larger part", "lead:")
-    yield from map(Say, reasons(trace, row, row.because()))
+    yield from map(Say, reasons(trace, row, row.because(), keys))
 
 
 def _keys(trace: Trace, row: Row, every: bool) -> list[int]:

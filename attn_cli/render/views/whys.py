@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -42,13 +42,20 @@ def walked(trace: Trace, i: int) -> Walked | None:
 # Why the winner won
 
 
-def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
-    """Yield a sentence for each rival, and one on what content and distance alone would choose."""
+def reasons(
+    trace: Trace, row: Row, found: list[Because], listed: Collection[int] | None = None
+) -> Iterator[str]:
+    """Yield a sentence for each rival, and one on what content and distance alone would choose.
+
+    `listed` are the keys that the table above has, if not all.
+    """
     order = row.strongest
     for one in found[:MOST_RIVALS]:
         yield _reason(trace, row, one, ", the runner-up" if one.rival_index in order[1:2] else "")
-    if (more := len(found) - MOST_RIVALS) > 0:
-        yield f"{count(more, 'more place', 'more places')} of {quoted(found[-1].rival)}: the table has them."
+    if more := found[MOST_RIVALS:]:
+        is_listed = listed is None or all(one.rival_index in listed for one in more)
+        has = "the table has them" if is_listed else "--by-hand all lists them"
+        yield f"{count(len(more), 'more place', 'more places')} of {quoted(more[-1].rival)}: {has}."
     if order[0] in trace.named_rivals:
         yield f"{_named(trace, row, order[0])} is the winner."
     if found and row.position is not None:

@@ -57,6 +57,7 @@ STREAM, OF_HEADS = np.full((3, 10), -2.0), np.array([[-2, -1], [-2, 0], [-1.5, n
 STREAM[[0, 0, 1, 2], [2, 3, 3, 9]] = -1.75, 1, 1.5, 2
 MAPS, NAMES = {"residual": STREAM, "heads": OF_HEADS}, (("0", "1"), ("0", "next"), ("0",))
 PATCH = Patch("m", ("", ""), (TEXT, (*"abxyefghij",)), 9, False, SEA, LAKE, 2.0, -2.0, MAPS, NAMES, ("one",))
+ALIKE = {"residual": STREAM[[0, 1, 1, 2]]}
 SAME = {name: np.full_like(values, -2) for name, values in MAPS.items()}
 FIGURES = [("inputs", "query", 0, "self", 2e-7, 1e-5), ("logits", None, None, None, 3e-6, 1e-4)]
 FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "masked", 1e-6, 1e-5)]
@@ -69,6 +70,7 @@ MADE = {
     "effect": [*effect.screen(EFFECT, 4, View())],
     "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
     "patch": [*patch.screen(PATCH, View())],
+    "patch of three layers alike": [*patch.screen(PATCH._replace(maps=MAPS | ALIKE), View())][-3:-2],
     "patch of equal differences": [*patch.screen(PATCH._replace(clean=-2.0), View())],
     "patch of heads": [*patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View())],
     "patch in which nothing comes back": [*patch.screen(PATCH._replace(maps=SAME), View())],
