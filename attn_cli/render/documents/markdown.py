@@ -38,7 +38,11 @@ def escape(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape a sentence; its full stops, commas and brackets cannot do harm inside a line."""
+    r"""Escape a sentence; its full stops, commas and brackets cannot do harm inside a line.
+
+    >>> print(prose("+ 1 (a+b)."))
+    \+ 1 (a+b).
+    """
     return re.sub(r"(?<=.)\\([().:+\-])", r"\1", escape(text))
 
 

@@ -128,6 +128,8 @@ def arithmetic(text: str) -> str:
 
     >>> arithmetic("weights = softmax(q·k / √4)")
     'weights $=$ softmax$(q\\cdot k/\\sqrt{4})$'
+    >>> arithmetic("e^x e^x2")
+    '$e^{x}$ e\\textasciicircum{}x2'
     """
     parts, run = list[str](), list[str]()  # and the mathematics since the last word, with the spaces in it
     for match in _TOKENS.finditer(text):

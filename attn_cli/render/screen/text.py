@@ -40,6 +40,9 @@ def cut(text: str, width: int, mark: str = "~") -> str:
     """Shorten a label (never a number) to `width` cells, with a mark for what is left out.
 
     The last letters are kept where there is room: they tell inflected words apart.
+
+    >>> cut("jumped over", 7), cut("jumped over", 8)
+    ('jumped~', 'jump~ver')
     """
     if cells(text) <= width:
         return text
