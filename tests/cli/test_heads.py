@@ -388,6 +388,9 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     first, *others = rows("heads", "--probe", "--layer", "2")
     assert [row["head"] for row in (first, *others)] == [*bundled("language").head_names(2)]
     assert float(first["copying"]) == pytest.approx(named[first["head"]]["copying"]) and first["next"] == ""
+    *_, last = re.findall(r"(?m)^\| 2 \|(.*) \|$", here("heads", "--probe", "-f", "markdown").out)
+    copying = [one["copying"] for one in found["heads"][-8:]]
+    assert [*map(float, last.split("|"))] == pytest.approx(copying, abs=6e-3)
     out = here("heads", "--probe", "--seed", "1", "--width", "80").out
     assert "50 random words, 2 times, seed 1" in out and max(map(len, out.splitlines())) <= 80
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]

@@ -89,7 +89,7 @@ def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_
         assert float(line[at].text) == pytest.approx(trace.weights[i, j], abs=0.006)
         assert line[at].style.reverse
         x = sum(segment.cell_length for segment in line[: at + 1]) - 1
-        assert part.cell_at(y, x) == (i, j)
+        assert {part.cell_at(y, x - n) for n in range(line[at].cell_length)} == {(i, j)}
         heads = part.lines[part.top - 1]
         (marked,) = (n for n, one in enumerate(heads) if one.style and one.style.reverse)  # its column's
         assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1

@@ -284,6 +284,7 @@ def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
         for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
             last = int(re.search(r"\\cline\{2-(\d+)\}", row)[1])
             assert len(re.findall(r"(?<!\\)&", row)) == last - 1, name
+    assert all(part.text.count("`") % 2 == 0 for part in parts(hostile(), True) if hasattr(part, "text"))
     sheet, key = (worksheet_latex(parts(make(7), is_key)) for is_key in (False, True))
     cells = 3 * (3 * 2) + 2 * (3 * 3) + 2 * (3 * 4) + 3 * 2
     assert sheet.count(r"\cell{$") == 1 and sheet.count(r"\cell{}") == cells - 1

@@ -144,6 +144,7 @@ def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_i
     assert "The first 30 rows and 30 columns of 400 x 400." in html
     many = still(show(weights(12, 12, 9, 9)))
     assert "One of 144 heads." in many and len(many) < 20_000
+    assert "One of" not in still(trace_self(FOX, Settings(head="mean")))
 
 
 def framed(trace):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 from attn_cli.io.terminal import Terminal
 from attn_cli.models.logit_parts import Part
 from attn_cli.pipeline.effect import Effect, Patch, Without, Word
+from attn_cli.pipeline.heads_of_texts import MEASURES, HeadOverTexts, HeadsOverTexts, Spread
 from attn_cli.pipeline.verify import Figure, Verdict
 from attn_cli.render import Bars, Beside, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.formats import FORMATS, formats, render_blocks
-from attn_cli.render.views import effect, patch, verify
+from attn_cli.render.views import effect, heads_of_texts, patch, verify
 from attn_cli.settings import View
 from tests.docs import alike
 from tests.shell import here
@@ -65,7 +67,12 @@ VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for on
 GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
 ONE = {"against": None, "softcap": 30.0, "fills": True, "rank": 2, "logit": 9.875}
 ONE |= {"moved": (HEADS[4], TEXT[:8], MOVED[:8]), "knock_outs": WITHOUT[4:]}
+ROLES = Counter({"previous": 2, "mixed": 1})
 ALONE = {"against": None, "notes": ("two", "transformers has no gpt2.")}
+NONE = dict.fromkeys(MEASURES, Spread(None, None, 0))
+MEANS = (("0", 0.5), ("2", 0.75), ("1", 0.625))
+OVER = [HeadOverTexts(0, name, NONE | {"previous": Spread(mean, 0, 3)}, ROLES) for name, mean in MEANS]
+OVER = HeadsOverTexts("m", "self", 3, 9, (*OVER, OVER[0]._replace(layer=1)), ())
 MADE = {
     "effect": [*effect.screen(EFFECT, 4, View())],
     "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
@@ -76,6 +83,7 @@ MADE = {
     "patch in which nothing comes back": [*patch.screen(PATCH._replace(maps=SAME), View())],
     "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
     "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
+    "heads over texts": [*heads_of_texts.screen(OVER, View())][1:2],
     "verify alone": [Say(verify.sentence(one._replace(**ALONE))) for one in (VERDICT, GOOD)],
 }
 for left in ((0, 1, 9.5), (0, 1, 11.0), (1, 1, 11.0), (1, 1, -4.0)):
@@ -104,7 +112,9 @@ BLOCKS = [
 ]
 for name, width in {"table": 90, "table 40": 40, "markdown": 90, "latex": 90, "html": 90, "svg": 90}.items():
     shown_in = View(format=name.split()[0], width=width)
-    MADE[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width)))
+    MADE[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
+GREY = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
+MADE["html without colours"] = BEFORE.sub("", GREY).partition("<tbody>")[2]
 MADE["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
 WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
 
