@@ -20,6 +20,7 @@ from attn_cli.render.formats import FORMATS, render
 from attn_cli.render.views.mask import mask_lab
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
+from tests.render.page.test_record import held
 from tests.shell import python
 
 TEXT = "she likes hot coffee"
@@ -136,12 +137,16 @@ def test_every_format_has_a_score_and_a_mask_from_outside(name):
     assert "coffee" in page
 
 
-def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch):
+def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line_and_a_mask_is_held_whole(monkeypatch):
     monkeypatch.setitem(SCORES, "near", NEAR._replace(javascript=None))
     for format, said in (("code:torch", "has no lines for PyTorch."), ("page", "has no JavaScript")):
         with pytest.raises(UsageError, match=f"The score near {said}") as error:
             shown(trace_self(TEXT, Settings(score="near", **GIVEN)), format=format)
         assert "\n" not in str(error.value)
+    monkeypatch.setitem(MASKS, "stride:N", STRIDE._replace(javascript=""))
+    record = held(shown(trace := trace_self(TEXT, Settings(mask="stride:2", **GIVEN)), format="page"))
+    assert (record["mask"], record["maskLabel"]) == ("given", "stride:2")
+    assert (record["allowed"] > 0).tolist() == trace.mask.tolist()
 
 
 def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):

@@ -127,6 +127,9 @@ def test_layers_and_heads_of_a_file_are_drawn_and_weights_have_every_figure_but_
     assert here("heads", "--weights", *saved, "heads").code == 0
     shown = Path("x.svg").read_text()
     assert all(f">layer {n}</text>" in shown for n in range(3)) and ">a</text>" in shown
+    heads = ("--figure", "heads", "-o", "y.svg")
+    assert ">weight</text>" in shown and here("heads", "a " * 90, *heads).code == 0
+    assert ">mean weight</text>" in Path("y.svg").read_text()
     refused("heads", "--weights", *saved, "bars")
     np.save("w.npy", np.full((2, 4, 4), 1 / 4))
     for kind in ("heatmap", "links", "bars", "heads"):

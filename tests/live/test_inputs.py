@@ -36,7 +36,7 @@ def test_numbers_of_given_matrices_are_edited_and_written_and_what_is_no_number_
             assert np.allclose(stage.trace.weights, weights_of(RECORD | changes))
 
         is_of()
-        assert stage.app.line.value == "given.json"
+        assert (stage.app.line.value, stage.session.said) == ("given.json", "")
         await stage.goes(("e", "@matrices", "X as given", "e: the next matrix."), ("down down enter",))
         assert "X, row 2, column 0" in stage.text() and stage.app.line.value == "1"
         await stage.goes(("escape up right enter",))

@@ -133,6 +133,9 @@ def test_what_is_said_takes_the_place_of_the_footer_and_at_most_a_quarter_of_the
 
 
 def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
+    given = given_from({"Q": [[1.0]], "K": [[1.0]] * 2, "V": [[1.0]] * 2}, "n.json")
+    rows = scene(press(session_of("", MatricesSource(given, "n.json")), "edit"))[1]
+    assert [line.split() for line in rows[1:3]] == [["Q", "0"], ["q0", "1.000"]]
     X = np.arange(800.0).reshape(20, 40) / 800
     record = {
         "X": X[:, :20].tolist(),
@@ -243,6 +246,11 @@ def test_panes_stand_below_or_beside_each_other_where_there_is_room_and_long_one
     session = session_of()
     for size, has_row in (((50, 13), True), ((49, 23), False), ((80, 13), True), ((80, 12), False)):
         assert any("looks at" in line for line in scene(session, *size)[1]) == has_row
+    compared = press(session_of(), "hotter", "compare")
+    assert scene(compared, 80, 23)[1][10].startswith("dog  ")  # below a note, the heads and eight rows
+    for height in (16, 17):  # a note, three lines, ten of the matrix, its shades, two of the bars
+        lines = " ".join(line[:79].rstrip() for line in scene(compared, 160, height)[1])
+        assert "shades: " in lines and ("every query keeps its strongest key." in lines) == (height == 17)
     for width in (119, 120):
         assert ("│" in scene(session, width, 30)[1][0]) == (width == 120)
     assert slider(1.5, Terminal(80)) == "──────●────"  # 10 ln(1.5 / 0.05) / ln(20 / 0.05) = 5.7

@@ -74,6 +74,7 @@ def random(text=TEXT, trace=trace_self, **options):
 
 
 SHUT = [[True] * 5, [False] * 5, [True, False, True, False, True]]
+EYE = np.eye(13).tolist()
 QKV = {"Q": drawn(3, 4), "K": drawn(5, 4), "V": drawn(5, 2)}
 TRACES = {
     "self": lambda: random(),
@@ -104,6 +105,9 @@ TRACES = {
     "rows shut by causal-bottom-right": lambda: computed({**QKV, "Q": drawn(8, 4)}, mask="causal-bottom-right"),
     "Q, K and V": lambda: computed(QKV),
     "all of one head": lambda: computed(QKV, head="all"),
+    "mean of one head": lambda: computed(QKV, head="mean"),
+    "biases of values": lambda: computed(
+        {"X": drawn(3, 13), **dict.fromkeys(("W_q", "W_k", "W_v"), EYE), "b_v": drawn(13), "layout": "in-out"}),
     "position scores": lambda: computed({**QKV, "position_scores": drawn(3, 5)}),
     "position scores and mask": lambda: computed({**QKV, "position_scores": drawn(3, 5), "mask": SHUT}),
     "capped, with a sink": lambda: computed(
@@ -296,6 +300,8 @@ a row shut in two heads torch => Older versions of PyTorch give NaN, not zeros, 
 wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np ; K = X W_k, V = X W_v. They are written out
 12 numbers numpy => W_q = np ; The weights, as (in, out). ; Self-attention: 1 query (row) x 1 key (column), in NumPy.
 13 numbers numpy => !W_q = np ; because W_q and W_k (random) have 13 x 13 numbers each.
+biases of values keras => Q = X W_q, K = X W_k, V = X W_v + b_v. They
+mean of one head numpy => weights = softmax(Q K^T / sqrt(4)) and ; !in each head
 position scores and mask torch => bias = position_scores.masked_fill(~mask, -torch.inf) ; attn_mask=bias
 position scores torch => attn_mask=position_scores, ; masked_scores = scaled_scores + position_scores no mask
 roles, mean torch => in each head weights = softmax(Q K^T / sqrt(32) + position) and output = weights V, and then

@@ -108,8 +108,9 @@ def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades_and_a_small_o
         check_layout(figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4)))
     with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
         figure(trace_cross("she", words(100), RANDOM), size=(4, 4))
-    blocks = written(figure(trace_self(words(1100), RANDOM), "heatmap"))
-    assert "0" in blocks and "1,100" not in blocks  # each has the number of its first word
+    blocks = written(figure(trace_cross(words(1100), words(1303), RANDOM), "heatmap"))
+    assert "0" in blocks and not {"1,100", "1,303"} & {*blocks}  # each has the number of its first word
+    assert {"query, in blocks of up to 28", "key, in blocks of up to 33"} <= {*blocks}  # 40 of 27.5, of 32.6
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, palette="greys", shades="full")
     numbers = [float(text) for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)][:9]
@@ -229,8 +230,14 @@ SAYS = [  # settings, the figure, and texts that are in it or (!) are not
     ({"head": "mean"}, "links", "Self-attention, mean of the heads"),
     ({"top": 2}, "bars", 'What "sat" looks at, head 0, the 2 strongest of 3 & keys'),
     ({"query": "cat", "mask": "causal"}, "bars", 'What "cat" looks at, head 0 & masked & !1.000'),
+    (
+        {"query": "the", "mask": "causal", "top": 2},
+        "bars",
+        'What "the" looks at, head 0, the 1 strongest of 3 & !sat',
+    ),
     ({"query": "cat", "measure": "norm"}, "bars", 'What "cat" takes (norm), head 0 & !masked'),
     ({"measure": "norm"}, "heatmap", "norm & Self-attention, head 0 & !weight & query & key"),
+    ({"measure": "norm"}, "links", "norm & !1.000"),  # which have no full scale
     ({"head": "all"}, "heads", "Self-attention, 4 heads & head 0 & head 3 & weight"),
     ({"head": "all", "measure": "norm"}, "heads", "norm & !weight"),
     ({"heads": 1, "dim": 4, "score": "dot"}, "steps", "scores & !scaled & e^x & exp & !masked & !sum"),
@@ -247,7 +254,8 @@ SAYS = [  # settings, the figure, and texts that are in it or (!) are not
 @pytest.mark.parametrize(("given", "kind", "said"), SAYS)
 def test_a_figure_says_what_it_shows_and_norms_stand_in_the_place_of_weights(given, kind, said):
     trace = trace_self("the cat sat", replace(RANDOM, **given))
-    found = " & ".join(["", *written(made := figure(trace, kind, precision=3)), ""])
+    shades = "full" if "measure" in given else "auto"
+    found = " & ".join(["", *written(made := figure(trace, kind, precision=3, shades=shades)), ""])
     for part in said.split(" & "):
         assert (f" & {part.lstrip('!')} & " in found.replace("\n", " ")) == (part[0] != "!"), (part, found)
     if "norm" in said and kind == "heatmap":

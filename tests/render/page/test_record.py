@@ -10,12 +10,13 @@ from html import unescape
 import numpy as np
 import pytest
 
+from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.for_page import Page, page_of, page_of_weights
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.pipeline.sources.text import trace_self
+from attn_cli.pipeline.sources.text import trace_cross, trace_self
 from attn_cli.render.page import ABOUT_NORMS, _file_name, page
 from attn_cli.render.page.script import Numbers
 from attn_cli.settings import Settings
@@ -256,6 +257,13 @@ def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and
     assert f"{ABOUT_NORMS} Head relations, one of 11, was taught to look from a word to its governor" in said
     head = shown(typed("self", FOX))[1]["layers"][0]["heads"][0]  # with which other sentences are computed
     assert {"W_q", "R", "b"} <= head.keys() and head["W_v"] is None
+    for n, terms in (
+        (4, {"R", "b"}),
+        (16, {"distance"}),
+        (17, {"R", "b"}),
+    ):  # 3 x 16 x 16 < 25 x 32 < 3 x 17 x 17
+        head = shown(typed("self", "a " * n, words=0))[1]["layers"][0]["heads"][0]
+        assert {"R", "b", "distance"} & {*head} == terms
     none = shown(typed("self", "she", words=0))[1]
     empty = f"{NO}it carries no words to type with (attn page carries some)."
     assert "q" in none["layers"][0]["heads"][0] and "q" not in record["layers"][0]["heads"][0]
@@ -366,6 +374,8 @@ def test_only_the_pages_own_script_and_style_may_run_and_each_module_stands_behi
 
 
 def test_a_page_has_the_scores_and_colours_and_says_what_it_shows_in_text_that_is_inert():
+    with pytest.raises(InputError, match="at most 1,000,000 weights a head; these are 500 x 2,001"):
+        page(Page([trace_cross("a " * 500, "b " * 2001, Settings(embedding="random"))]))
     _, record, _ = shown(given(**QKV, tokens=["<b>", "</script>", "\u2028"]))
     dot = {"term": "q × k", "symbol": "q·k", "matrix": "Q Kᵀ: q·k"}
     cosine = {"term": "q × k"} | dict.fromkeys(("symbol", "matrix"), "cos(q, k)")
