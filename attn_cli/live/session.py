@@ -86,8 +86,7 @@ class Session:
         """Take the answer to the latest question; an error leaves what was shown, and is said."""
         if not isinstance(answer, BaseException):
             self.before, self.trace, self.answered, self.said = self.left, answer, question, ""
-            if self.state.pane != MATRICES:
-                self.state = self.state.at(self.state.row, self.state.column, self.seen.size(self.state))
+            self.state = self.state.at(self.state.row, self.state.column, self.seen.size(self.state))
             return
         self.said = str(answer) if isinstance(answer, AttnError) else "There is not enough memory for this."
         if self.is_typing:  # a text is typed on

@@ -163,6 +163,8 @@ def demo(tmp_path_factory):
 def test_a_recording_is_replayed_to_the_same_end(demo, pace):
     first, text, events = demo
     assert (text, {event.kind for event in events}) == (FOX, {"key", "paste", "do"})
+    done = [event.value for event in events if event.kind == "do"]
+    assert done == ["mask", "slider", "choose", "choose", "open"]  # each once
     again = play(Stage.replayed, made(replay=Replay(events, pace))).session
     assert again.state == first.state and again.trace.query_tokens[-2:] == ("cat", "sat")
     np.testing.assert_allclose(again.trace.weights, first.trace.weights)

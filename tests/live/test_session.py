@@ -136,6 +136,9 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     given = given_from({"Q": [[1.0]], "K": [[1.0]] * 2, "V": [[1.0]] * 2}, "n.json")
     rows = scene(press(session_of("", MatricesSource(given, "n.json")), "edit"))[1]
     assert [line.split() for line in rows[1:3]] == [["Q", "0"], ["q0", "1.000"]]
+    record = {"X": [[1.0]], **dict.fromkeys(("W_q", "W_k", "W_v"), [[[1.0]]] * 2), "layout": "in-out"}
+    source = MatricesSource(given_from(record, "n.json"), "n.json")
+    assert [*source.matrices(Question("", Settings()))] == ["X"]  # not one matrix a head
     X = np.arange(800.0).reshape(20, 40) / 800
     record = {
         "X": X[:, :20].tolist(),
@@ -251,6 +254,9 @@ def test_panes_stand_below_or_beside_each_other_where_there_is_room_and_long_one
     for height in (16, 17):  # a note, three lines, ten of the matrix, its shades, two of the bars
         lines = " ".join(line[:79].rstrip() for line in scene(compared, 160, height)[1])
         assert "shades: " in lines and ("every query keeps its strongest key." in lines) == (height == 17)
+    for height in (8, 9):  # four lines of a matrix, two of a legend, one that is free, two of the bars
+        shown = scene(session_of("a b c", mask="causal"), 30, height)[1]
+        assert any("shades: " in line for line in shown) and ("masked" in shown) == (height == 9)
     for width in (119, 120):
         assert ("│" in scene(session, width, 30)[1][0]) == (width == 120)
     assert slider(1.5, Terminal(80)) == "──────●────"  # 10 ln(1.5 / 0.05) / ln(20 / 0.05) = 5.7

@@ -26,7 +26,16 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script
-from attn_cli.render.code.literals import call_lines, matrix, number, row_label, safe_name, string, vector
+from attn_cli.render.code.literals import (
+    call_lines,
+    matrix,
+    number,
+    row_label,
+    safe_name,
+    string,
+    strings,
+    vector,
+)
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2, small_gpt_oss
 from tests.render.code.stand_ins import libraries
@@ -249,6 +258,8 @@ def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_an
     assert vector("v", ["x" * 44 + ",", "日" * 24 + ","]) == ["v = [" + "x" * 44 + ", " + "日" * 24 + "]"]
     filled = vector("v", ["x" * 44 + ",", "日" * 24 + ",", "y,"])
     assert filled == ["v = [", "    " + "x" * 44 + ", " + "日" * 24 + ",", "    y,", "]  # fmt: skip"]
+    pieces = strings("s", ["x" * 60 + "\u0301y"])  # an accent stays with its letter
+    assert pieces == [f's = ["{"x" * 60}\u0301" "y"]']
     row = [
         *[0.5] * 17,
         0.25,

@@ -20,6 +20,7 @@ from attn_cli.render.figures import FIGURES as DRAWN, _drawn, drawing, pen as fo
 from attn_cli.render.figures.heatmap import layer_maps
 from attn_cli.settings.output import FIGURES, View
 from attn_cli.teach.examples import load
+from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved as write, small_gpt_oss
 from tests.thorough import like_cases
 
 WORDS = "it was the best of times and counterrevolutionaries had a word for W".split()  # noqa: SIM905
@@ -291,6 +292,13 @@ def test_the_steps_of_a_capped_row_with_a_sink_and_what_no_figure_can_show():
         drawn(trace, "x.png", dpi=1200, size="10.5x10")
     assert drawn(trace, "x.PNG") == drawn(trace, "x.png") and drawn(trace, None).startswith(b"<?xml")
     assert b"tEXtTitle\x00Attention of ?" not in drawn(trace_self("日本", RANDOM), "x.png", "bars")
+
+
+def test_what_a_rotation_adds_is_capped_with_the_rest_and_not_added_to_it(tokenizers, tmp_path):
+    capped, plain = write(tmp_path / "capped", GEMMA2, gemma2()), small_gpt_oss(tmp_path / "plain")
+    for folder, sum_of in ((capped, "capped + mask"), (plain, "scaled + distance")):
+        byte_pairs(folder)
+        assert sum_of in written(figure(trace_self("dabca", Settings(model=folder)), "steps"))
 
 
 def test_labels_are_cut_shrink_and_are_as_large_as_their_lines_let_them_be():

@@ -216,6 +216,7 @@ def test_each_head_and_the_strongest_links_are_tables_in_which_hostile_tokens_ar
     every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
     assert [caption.split('"')[1] for caption in captions_and_rows(every)[0]] == list(every.head_names)
     (_,), rows = captions_and_rows(mean)
+    assert "One of" not in still(mean)
     assert float(rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
     given = weights(2, 3, 4, 4)
     captions, rows = captions_and_rows(show(given, "a b c d"))
