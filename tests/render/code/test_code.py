@@ -25,17 +25,8 @@ from attn_cli.errors import visible
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
-from attn_cli.render.code import script
-from attn_cli.render.code.literals import (
-    call_lines,
-    matrix,
-    number,
-    row_label,
-    safe_name,
-    string,
-    strings,
-    vector,
-)
+from attn_cli.render.code import literals, script
+from attn_cli.render.code.literals import call_lines, matrix, number, row_label, safe_name, string, vector
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2, small_gpt_oss
 from tests.render.code.stand_ins import libraries
@@ -46,8 +37,7 @@ OF_FRAMEWORKS = {*["scaled_dot_product_attention", "attn_mask", "attention_mask"
 TEXT = "she likes hot coffee"
 HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
 HOSTILE += [
-    "👨\u200d👩\u200d👧",
-    "é",
+    *("👨\u200d👩\u200d👧", "é"),
     "́",
     "�",
     "שלום",
@@ -249,21 +239,15 @@ def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_an
         assert len(call_lines("f", ["x" * length])) == lines
     assert call_lines("f", ["x" * 48, "y" * 46]) == ["f(" + "x" * 48 + ", " + "y" * 46 + ")"]
     assert call_lines("f", ["x" * 48, "y" * 46], "[0]") == ["f(", "    " + "x" * 48 + ", " + "y" * 46, ")[0]"]
-    assert call_lines("f", ["x" * 48, "y" * 49]) == [
-        "f(",
-        "    " + "x" * 48 + ",",
-        "    " + "y" * 49 + ",",
-        ")",
-    ]
+    lines = ["f(", "    " + "x" * 48 + ",", "    " + "y" * 49 + ",", ")"]
+    assert call_lines("f", ["x" * 48, "y" * 49]) == lines
     assert vector("v", ["x" * 44 + ",", "日" * 24 + ","]) == ["v = [" + "x" * 44 + ", " + "日" * 24 + "]"]
     filled = vector("v", ["x" * 44 + ",", "日" * 24 + ",", "y,"])
     assert filled == ["v = [", "    " + "x" * 44 + ", " + "日" * 24 + ",", "    y,", "]  # fmt: skip"]
-    pieces = strings("s", ["x" * 60 + "\u0301y"])  # an accent stays with its letter
-    assert pieces == [f's = ["{"x" * 60}\u0301" "y"]']
-    row = [
-        *[0.5] * 17,
-        0.25,
-    ]  # 8 spaces, [, 17 times 3 digits and 4, 17 times a comma and a space, ], and a comma: 100
+    pieces = [f's = ["{"x" * 60}\u0301" "y"]']  # an accent stays with its letter
+    assert literals.strings("s", ["x" * 60 + "\u0301y"]) == pieces
+    # 8 spaces, [, 17 times 3 digits and 4, 17 times a comma and a space, ], and a comma: 100
+    row = [*[0.5] * 17, 0.25]
     around = "a(", ")"
     for label, last in (("", ""), ("long", "")):
         assert (
@@ -276,13 +260,7 @@ def test_literals_are_laid_out_as_a_formatter_leaves_them_and_names_are_short_an
     assert {name: safe_name(name) for name in names} == names
     labels = {"fox": "fox", "don't": '"don\'t"', "שלום": ascii("שלום"), "日本": "日本", "3": "3", "+": "'+'"}
     assert {token: row_label(token) for token in labels} == labels
-    numbers = {
-        "inf": 'float("inf")',
-        "-inf": 'float("-inf")',
-        "nan": 'float("nan")',
-        "1e20": "1e20",
-        "2": "2.0",
-    }
+    numbers = {one: f'float("{one}")' for one in ("inf", "-inf", "nan")} | {"1e20": "1e20", "2": "2.0"}
     assert {text: number(float(text)) for text in numbers} == numbers
     assert (
         string("\\ café") == '"\\\\ café"'

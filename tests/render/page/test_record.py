@@ -390,10 +390,7 @@ def test_a_page_has_the_scores_and_colours_and_says_what_it_shows_in_text_that_i
     signed = {"lightSigned": ("542788", "b35806"), "darkSigned": ("9ecae1", "fdd0a2")}
     assert ends == signed | {"light": light, "dark": dark}
     X, zeros = drawn(2, 2), "No vector for <, >: no known word has their letters, so zeros stand in."
-    vectors, W = (
-        "W: likeness, W_q = 5 (I + 4 U U^T), W_k = W_v = I.",
-        "W: b.json, layout in-out (x W).",
-    )
+    vectors, W = "W: likeness, W_q = 5 (I + 4 U U^T), W_k = W_v = I.", "W: b.json, layout in-out (x W)."
     for made, note, of, settings in (
         (given("./a/b.json", **QKV), "", "Attention: 3", "given by b.json; Q, K and V as given."),
         (given("./a/b.json", X=X, W_q=X, W_k=X, W_v=X, layout="in-out"), "", "Attention: 2", W),
