@@ -11,6 +11,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.inputs.saved_weights import read_saved
 from attn_cli.io.terminal import Terminal
+from attn_cli.io.types import replace
 from attn_cli.live.keys import MATRICES, STEPS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, read_recording
@@ -140,12 +141,8 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     source = MatricesSource(given_from(record, "n.json"), "n.json")
     assert [*source.matrices(Question("", Settings()))] == ["X"]  # not one matrix a head
     X = np.arange(800.0).reshape(20, 40) / 800
-    record = {
-        "X": X[:, :20].tolist(),
-        "W_q": X[:20, :20].tolist(),
-        "W_k": X[:20, :20].tolist(),
-        "W_v": X[:20].tolist(),
-    }
+    record = {"X": X[:, :20].tolist(), "W_v": X[:20].tolist()}
+    record |= dict.fromkeys(("W_q", "W_k"), X[:20, :20].tolist())
     record |= {"b_q": [0.0] * 20, "b_k": [0.0] * 20, "b_v": [0.0] * 40, "layout": "in-out"}
     given = given_from(record, "-given.json")
     session = session_of("", MatricesSource(given, "-given.json"))
@@ -184,14 +181,10 @@ def test_weights_that_came_ready_have_a_rollout_where_they_are_square_and_no_oth
         source = WeightsSource(read_saved(path.read_bytes(), "w.npy", None, None), "w.npy")
         session = session_of("", source)
         assert source.has_rollout(session.trace) == has_rollout
-        for changes in (
-            {"temperature": 2.0},
-            {"without": ("k0",)},
-            {"score": "dot"},
-            {"knock_out": ("0.0",)},
-        ):
+        others = {"temperature": 2.0, "without": ("k0",), "score": "dot", "knock_out": ("0.0",)}
+        for name, value in others.items():
             with pytest.raises(UsageError, match="These weights came ready"):
-                source.compute(Question("", Settings(**changes)))
+                source.compute(Question("", Settings(**{name: value})))
         session.state = session.state.showing(STEPS)
         assert command_line(session.state, session.seen) == "attn show w.npy"
         save(session.trace, View(), str(tmp_path / "view.JSON"))
@@ -222,6 +215,14 @@ def test_a_recording_holds_times_to_the_millisecond_and_is_refused_where_they_le
         path.write_text(head + wrong)
         with pytest.raises(InputError, match=r"line 2: (its time|no event that)"):
             read_recording(str(path))
+
+
+def test_no_word_is_written_that_stands_for_unknown_ones():
+    session = session_of("Mr", projection="language", next=3)
+    found = session.trace.next_words
+    session.trace = replace(session.trace, next_words=found._replace(words=found.words[2:]))
+    session.press("write_on")
+    assert (session.said[:32], session.state.question.text) == ("This model says no next token: i", "Mr")
 
 
 def test_a_mask_that_was_given_is_followed_by_the_first_rule(tmp_path):

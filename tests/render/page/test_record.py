@@ -257,11 +257,8 @@ def test_words_to_type_with_are_in_the_page_with_their_vectors_and_spellings_and
     assert f"{ABOUT_NORMS} Head relations, one of 11, was taught to look from a word to its governor" in said
     head = shown(typed("self", FOX))[1]["layers"][0]["heads"][0]  # with which other sentences are computed
     assert {"W_q", "R", "b"} <= head.keys() and head["W_v"] is None
-    for n, terms in (
-        (4, {"R", "b"}),
-        (16, {"distance"}),
-        (17, {"R", "b"}),
-    ):  # 3 x 16 x 16 < 25 x 32 < 3 x 17 x 17
+    # 3 x 16 x 16 < 25 x 32 < 3 x 17 x 17
+    for n, terms in ((4, {"R", "b"}), (16, {"distance"}), (17, {"R", "b"})):
         head = shown(typed("self", "a " * n, words=0))[1]["layers"][0]["heads"][0]
         assert {"R", "b", "distance"} & {*head} == terms
     none = shown(typed("self", "she", words=0))[1]
