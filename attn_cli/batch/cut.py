@@ -134,7 +134,7 @@ class Plan:
                     yield len(found), found
                     left = manifest.LINES
             return
-        is_empty = not scans or (file.size == len(UTF_8) and scans[0].start == UTF_8)
+        is_empty = not scans or scans[0].start == UTF_8  # nothing but a byte-order mark
         at, count = 0, 0 if is_empty else ends[-1] + (scans[-1].end != b"\n")
         while at < count:
             taken = min(left, count - at)

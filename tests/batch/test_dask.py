@@ -255,6 +255,8 @@ def test_what_cannot_be_reached_is_told_with_the_reason(address, three):
 def test_tls_that_does_not_match_is_told(tmp_path, three):
     distributed = pytest.importorskip("distributed")
     pytest.importorskip("cryptography")
+    places = [scheduler._place(distributed.comm, f"{kind}://a:1") for kind in ("tls", "inproc")]
+    assert places == [("a", 1), None]
     own = distributed.Security.temporary()
     for name, text in (("cert", own.tls_client_cert), ("key", own.tls_client_key)):
         (tmp_path / name).write_text(text)

@@ -166,13 +166,14 @@ def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
 
 
 def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
-    write(1300, bad=range(512, 1024))
+    write(1600, bad=range(512, 1536))
     ran = run_out("lines.txt", "--keep-going")
     whole = records()
-    Path("out/part-00002.jsonl").unlink()
+    Path("out/part-00003.jsonl").unlink()
     again = run_out("lines.txt", "--keep-going")
-    assert "already holds 1,024 lines in 2 parts: resuming" in again.err
-    assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 512
+    assert "already holds 1,536 lines in 3 parts: resuming" in again.err
+    assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 1024
+    assert "1,600 lines in 4 parts, 1,024 of them refused. " in run_out("lines.txt", "--keep-going").err
 
 
 @takes_long
@@ -206,6 +207,7 @@ def test_a_model_that_was_changed_in_place_is_another_setting(at, small, tokeniz
     made = small_gpt2("gpt2")
     Path("lines.txt").write_text("dab\ncab\n")
     options = ("lines.txt", "-m", "gpt2")
+    Path("gpt2/old.json").mkdir()  # what is no file does not count
     assert run_out(*options) == (0, "", "")
     assert run_out(*options).code == 0
     byte_pairs(made, merges=["a b"])
@@ -265,7 +267,8 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
     ):
         with pytest.raises(AttnError, match=said):
             workers.compute_part(late[0]._replace(**change))
-    for task in late:
+    named = late[0]._replace(job=pickle.dumps(job), files={"w.json": "00"})  # v.txt is the worker's own
+    for task in (*late, named):
         with pytest.raises(WriteError, match="no longer this run's"):
             workers.compute_part(task._replace(folder=os.path.abspath("out")))
     assert content() == before

@@ -218,3 +218,7 @@ def test_on_a_cluster_the_first_bad_line_counts_and_what_comes_after_is_not_comp
     assert sorted(content()) == ["manifest.json", "part-00000.jsonl"]
     told = here(*usual, "-o", "out/", "--engine", "dask", "--keep-going")
     assert told.code == 65 and records() == here(*usual, "--keep-going").out
+    monkeypatch.setattr(cluster, "PATIENCE", 0)
+    monkeypatch.setattr("attn_cli.batch.folder.LocalFolder.size", lambda folder, name: None)
+    told = here(*usual, "-o", "other/", "--engine", "dask", "--keep-going")
+    assert told.code == 74 and "A worker wrote other/part-00002.jsonl, and it is not here." in told.err
