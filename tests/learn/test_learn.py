@@ -72,7 +72,8 @@ def loss_by_hand(made, batch, blend):
             A, T = (M[s, h, i][batch.targets[s, h, i] > 0] for M in (weights, batch.targets))
             rows.append(-(1 - blend) * T @ np.log(A) - blend * np.log(A.sum()))
         has = np.array([batch.has_link[s, h, i] for s, i in places])
-        counts = np.where(has, 1, balance * min(1, has.sum() / (~has).sum()))
+        rest = ~has & [batch.known[s, h, i] for s, i in places]
+        counts = np.where(has, 1, rest * balance * min(1, has.sum() / rest.sum()))
         total += batch.importance[h] * (counts @ rows) / counts.sum()
     return total
 
@@ -80,6 +81,7 @@ def loss_by_hand(made, batch, blend):
 @pytest.mark.parametrize(("blend", "balance"), [(0.0, 0.3), (0.5, 0.3), (1.0, 1.0), (0.25, 0.0)])
 def test_the_loss_is_that_of_its_formula_and_every_slope_that_of_finite_differences(blend, balance):
     words, batch = lessons()
+    batch.known[2, :, 1] = False  # of "never" it is not known
     made = learner(words, blend, balance)
     loss, slopes = made.gradients(batch)
     assert set(slopes) == set(made.parameters) and loss == pytest.approx(loss_by_hand(made, batch, blend))
@@ -110,6 +112,7 @@ def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     assert 0 < loss < np.inf and missed.any() and (slopes[missed] < 0).all()
     assert balances(["relations", "subject", "head"], 1.0) == [0.3, 1.0, 0.3]
     assert balances(["relations", "object"], 0.2) == [0.2, 0.2]
+    assert balances(["subject", "object", "head"], "2, object = 0.5") == [2.0, 0.5, 0.3]
     assert blends(["subject", "antecedent"], 0.25) == [0.25, 1.0]
     assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
@@ -131,7 +134,7 @@ def test_adam_divides_the_mean_slope_by_the_root_of_the_mean_square_both_freed_o
 
 def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     words, batch = lessons(("previous", "next"))
-    A = OneLayer(words, words.matrix(), TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)).weights(batch)
+    A = OneLayer(words, words.matrix(), TrainSettings(dim=16, reach=3, blend=0.5, balance=0.3)).weights(batch)
     n = int(batch.is_word[2].sum())
     assert min(A[2, 0, :n, :n].diagonal(-1).min(), A[2, 1, :n, :n].diagonal(1).min()) > 0.9
     assert min(A[2, 0, 0, 0], A[2, 1, n - 1, n - 1]) > 0.9, "where no word is there, at itself"
@@ -292,7 +295,9 @@ def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(li
     half = whole.index("\n\n", len(whole) // 2) + 2
     (little / "train.conllu").write_text(whole[:half])
     (little / "rest.conllu.xz").write_bytes(lzma.compress(whole[half:].encode()))
+    (little / "more.conllu").write_text(conllu(*little_language(9, 2)))
     train = ["train.conllu", "rest.conllu.xz", "--dev", "dev.conllu", "-o", "my model.safetensors"]
+    train += ["--dev", "more.conllu"]
     ran = shell.here("learn", "train", *train, *OPTIONS, "--epochs", "6", "--rate", "0.02")
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "epoch 1:" in ran.err and "epoch 6:" in ran.err and "my model.safetensors" in ran.err
@@ -314,6 +319,7 @@ WRONG = {  # by code, what is named: what is asked for, where . is train.conllu
         "friend": ". --relations=subject,friend", "Subject": ". --relations=Subject", "--rate": ". --rate nan",
         "subject": ". --relations=head,subject,subject", "--relations": ". --relations=subject,; . --relations=",
         "safetensors": ". -o model.json; . -o model", "nobody": ". -e nobody", "random": ". -e random",
+        "--balance": ". --balance 2,3; . --balance 101; . --balance object=x; . --balance Object=1; . --balance nan",
         "--dev": ". dev.conllu --dev copy.conllu; dev.conllu --dev copy.conllu",
     },
     66: {
