@@ -307,6 +307,7 @@ def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(li
     assert (record["projection"]["source"], record["head"]) == ("learned", "subject")
     learned = record["learned"]
     assert (learned["trained_on"], learned["scored_on"]) == (["train.conllu", "rest.conllu.xz"], "dev.conllu")
+    assert read_model("my model.safetensors").facts["scored_on"] == "dev.conllu", "the first of two"
     scored = shell.record("learn", "score", "my model.safetensors", "dev.conllu", "-e", VECTOR_FILE)
     subject, other = scored["heads"]
     assert (subject["name"], other["name"]) == ("subject", "object")
