@@ -40,7 +40,7 @@ def lines_of(plan: Plan, done: frozenset[int] = frozenset()) -> dict[int, list[b
 
 def text(draw: random.Random) -> bytes:
     """Return lines as people write them: empty ones, long ones, other ends, with and without a last end."""
-    ends = draw.choice([b"\n", b"\r\n"])
+    ends = draw.choice([b"\n", b"\r\n", b"\r\r\n"])
     count = draw.choice([0, 1, 2, 6, 7, 8, 30])
     lines = [b"word " * draw.choice([0, 1, 1, 2, 3, 30]) for _ in range(count)]
     start = draw.choice([b"", b"", b"\xef\xbb\xbf"])

@@ -83,8 +83,8 @@ MALFORMED = {
     "blank lines": ("\n \n\n", None),
     "comments alone": ("# text\n\n# more\n", None),
     "empty rows alone": (columns("1.1") + "\n", None),
-    **{f"number {n!r} at first": (columns(n) + columns("1"), 1) for n in ("0", "one", "", "1-", "-")},
-    **{f"number {n!r} after 1": (columns("1") + columns(n), 2) for n in ("3", "1", "a-b", "1.x", ".")},
+    **{f"number {n!r} at first": (columns(n) + columns("1"), 1) for n in ("0", "one", "", "1-", "-", ".")},
+    **{f"number {n!r} after 1": (columns("1") + columns(n), 2) for n in ("3", "1", "a-b", "1.x", "\ufeff2")},
     **{
         f"governor {n[:9]!r} of 2": (columns("1") + columns("2", governor=n) + "\n", 2)
         for n in ("_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)
