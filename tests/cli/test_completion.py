@@ -159,6 +159,9 @@ def test_a_script_stands_where_its_shell_looks_and_once_however_often_it_is_inst
         profile.write_text(before)
         assert attn("--install-completion", "zsh", env=home).code == 0
         assert profile.read_text() == before + added
+    empty = home | {"ZDOTDIR": "", "XDG_CONFIG_HOME": ""}
+    for shell, place in (("zsh", ".zshrc"), ("fish", ".config/fish/completions/attn.fish")):
+        assert attn("--install-completion", shell, env=empty).code == 0 and (at / place).exists()
     (at / "pwsh").write_text("#!/bin/sh\nexit 3\n")
     said = refused("--install-completion", "pwsh", code=73, env=home)
     assert "pwsh does not say where its profile is: " in said

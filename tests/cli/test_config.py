@@ -132,7 +132,7 @@ MISTAKES = """
 temperature = "0.5" => 1 temperature cannot be "0.5": it takes a number. Remove the quotes.
 # a comment / / seed = 1 / keep_punctation = true => 4 Did you mean keep-punctuation?
 embedding = 7 => 1 embedding cannot be 7: it takes text in quotes. Put it in quotes.
-seed = 1 / bogus = [ / 1, / 2 / ] => 2 'bogus'
+seed = 1 / bogus = [ / 1, / 2 / ] => 2 'bogus' | by_h = true => 1 Did you mean by-hand?
 seed = 1 / output = "x.json" => 2 output cannot be set in a file. Type it: -o FILE
 keep-punctuation = true / keep_punctuation = false => 2 is set in line 1 already
 [self] / query = "cat" => 2 query cannot be set in a file. Type it: -q TOKEN | score = dot => 1 invalid value
