@@ -188,6 +188,9 @@ WRONG = """
 --tidy -f csv --steps => 2 --steps does not apply to rows of links. | --force => 2 --force requires -o DIR/
 --engine dask => 2 --engine dask writes a folder of parts. | -o x.jsonl -f csv => 2 x.jsonl cannot hold csv.
 -o d/ --engine dask --scheduler tcp://x:1 -p w.json => 2 w.json is not the same there.
+-o d/ --engine dask --scheduler tcp://x:1 -e w.json => 2 w.json is not the same there.
+-o d/ --engine dask --scheduler tcp://x:1 -m w.json => 2 w.json is not the same there.
+-o d/ --engine dask --scheduler tcp://x:1 --mask w.json => 2 w.json is not the same there.
 """
 
 

@@ -68,19 +68,31 @@ def test_keys_go_on_and_back_and_to_a_part(typed, keys):
             stage.wait_for(part(number or count, stage))
 
 
+def footers(blocks, keys, rows=()):
+    """The last line of each screen that keys bring; `rows` are the terminal's, each time it is asked, then 24."""
+    pressed, sizes, found = iter(keys), iter(rows), []
+    screen = SimpleNamespace(
+        size=lambda: os.terminal_size((80, next(sizes, 24))),
+        key=lambda wait=None: next(pressed),
+        draw=lambda shown, footer: found.append(footer),
+    )
+    Presenter(lambda view: blocks, View(), screen).run()
+    return found
+
+
 @pytest.mark.parametrize(
     ("count", "keys", "number"), [(10, "10", 10), (9, "9", 9), (9, "19", 9), (20, "2\r", 2)]
 )
 def test_a_number_that_may_go_on_waits_and_the_last_part_has_one(count, keys, number):
-    pressed, footers = iter([*("enter" if key == "\r" else key for key in keys), "q"]), []
-    screen = SimpleNamespace(
-        size=lambda: os.terminal_size((80, 24)),
-        key=lambda wait=None: next(pressed),
-        draw=lambda shown, footer: footers.append(footer),
-    )
     blocks = [block for n in range(count) for block in (Heading(f"{n}."), Say("so"))]
-    Presenter(lambda view: blocks, View(), screen).run()
-    assert footers[-1].endswith(f"part {number} of {count}")
+    pressed = [*("enter" if key == "\r" else key for key in keys), "q"]
+    assert footers(blocks, pressed)[-1].endswith(f"part {number} of {count}")
+
+
+def test_another_size_stays_at_about_the_same_lines_of_a_part():
+    blocks = [Say("so")] * 40
+    found = footers(blocks, ["down", "redraw", "q"], [21, 21, 21, 11, 11])
+    assert [footer.split()[-1] for footer in found] == ["1/2", "2/2", "3/4"]
 
 
 def test_the_parts_have_their_headings_on_a_cleared_screen_and_keys_and_numbers_are_shown():
