@@ -182,6 +182,7 @@ SAID = """
     patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
+    page "the cat" -m bert --mask causal => "kind":"self"
     heads --weights cross.npy -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
 """
 

@@ -200,7 +200,7 @@ def page(
     hint = f"Give a number from 0 to {MOST_WORDS:,}."
     refuse(not 0 <= words <= MOST_WORDS, f"--words cannot be {words}.", hint, "--words")
     text, second = text_and_context(texts, context, "page", settings)
-    kind = "cross" if second is not None else "masked" if (settings.mask or "none") != "none" else "self"
+    kind = "cross" if second is not None else settings.kind_of_text
     from attn_cli.pipeline.for_page import page_of
 
     with attention_progress(settings.embedding) as progress:
