@@ -62,6 +62,8 @@ def test_examples_take_their_inputs_and_coffee_gives_its_queries_keys_and_values
     assert record["weights"] == [run("example", "a2")["weights"][row]]
     held(record["weights"], [expected["weights"][row]], "weights")
     held(record["output"], [expected["output"][row]], "output")
+    looked_up = run("self", " ".join(inputs["tokens"]), "-e", "random", "--score", "dot")
+    assert run("example", "a2", "-e", "random")["weights"] == looked_up["weights"]
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         inputs, record = worked(name)["inputs"], run("example", name)
         (head,) = record["heads"]
