@@ -183,6 +183,7 @@ SAID = """
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
     page "the cat" -m bert --mask causal => "kind":"self"
+    self "the cat" --pair "\udcff cat" -m bert => text a is tokens 0 to 3, b 4 to 5.
     heads --weights cross.npy -f csv => 2 heads has no csv form | heads --weights cross.npy => Cross-attention
 """
 
