@@ -426,7 +426,7 @@ def test_a_flag_beats_a_bad_variable_and_a_variable_counts_for_a_result_and_an_e
         shown, failed = here(*args, env=env), here(*args, "--bogus", env=env)
         assert shown.code == 0 and failed.code == 2
         assert shown.out.startswith("{") == failed.err.startswith("{"), args
-    for place, is_json in (("-", True), ("x.json", True), ("x.csv", False)):
+    for place, is_json in (("", True), ("-", True), ("x.json", True), ("x.csv", False)):
         assert here("self", "a b", "-o", place, "--bogus", env=env).err.startswith("{") == is_json
     for place in ("X.JSON", "x.jsonl"):
         assert here("self", "a b", "-o", place, "--bogus").err.startswith("{")
