@@ -1,5 +1,6 @@
 """Colour: when there is any, how much, and that it adds nothing but colour."""
 
+import os
 import re
 
 import pytest
@@ -52,6 +53,7 @@ def test_a_file_gets_colour_only_by_the_flag_and_is_named_on_a_terminal(tmp_path
         assert " ".join(ran.out.split()).endswith(f"wrote {tmp_path / name}.")
         assert ("\x1b[" in (tmp_path / name).read_text()) is expected
         assert here("self", FOX, "-o", str(tmp_path / name)).err == ""
+    assert terminal("self", FOX, "-o", os.devnull).out == ""
 
 
 TERMS = {"xterm | linux | ?": SIXTEEN, "xterm-256color | screen-256color no": INDEXED}
