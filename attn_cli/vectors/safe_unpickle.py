@@ -222,5 +222,5 @@ def safe_unpickle(data: bytes, name: str) -> object:
     except (AttnError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle fails in a dozen ways
-        reason = visible(str(error)[:200]).rstrip(".")
+        reason = visible(str(error)[:200])
         raise InputError(f"{name} is damaged: {reason}.", "Copy or download the file again.") from None

@@ -197,6 +197,13 @@ def test_a_signal_that_comes_before_the_wait_for_a_key_ends_the_wait(own_termina
     assert signal.set_wakeup_fd(-1) == -1, "it is as it was"
 
 
+def test_a_screen_that_does_not_know_its_width_or_its_height_has_the_usual_one(own_terminal, monkeypatch):
+    with RawTerminal() as screen:
+        for told, size in (((0, 30), (80, 30)), ((100, 0), (100, 24))):
+            monkeypatch.setattr(os, "get_terminal_size", lambda number, told=told: os.terminal_size(told))
+            assert screen.size() == size
+
+
 def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_terminal, monkeypatch):
     sent = []
 

@@ -110,13 +110,14 @@ def test_each_kind_of_float_is_read_in_either_byte_order(models, at, kind, proto
 
 def test_columns_first_are_read_as_such_and_whole_numbers_as_words(models, at):
     made = models.KeyedVectors(3)
-    made.add_vectors([7, "\ud800", 1 << 40], np.ones((3, 3), "f4"))  # half a character is one to gensim
+    words = [-(1 << 63), "\ud800", (1 << 64) - 1]  # half a character is one to gensim
+    made.add_vectors(words, np.ones((3, 3), "f4"))
     made.vectors = np.asfortranarray(np.arange(9, dtype="f4").reshape(3, 3))
     for protocol in (2, 4, 5):
         made.save("a.kv", pickle_protocol=protocol)
         read = read_gensim("a.kv")
         assert np.array_equal(read.matrix, made.vectors)
-        assert [*map(read.row_of, ("7", "\ud800", "1099511627776"))] == [0, 1, 2]
+        assert [*map(read.row_of, ("-9223372036854775808", "\ud800", "18446744073709551615"))] == [0, 1, 2]
 
 
 def test_more_words_than_gensim_writes_at_once_are_read(models, at):
@@ -290,6 +291,7 @@ class OfNoType:
             (["a", "b", ("c",)], "word 2 is neither"),
             (["a", True, "c"], "word 1 is neither"),
             (["a", 1 << 64, "c"], "word 1 is neither"),
+            (["a", -(1 << 63) - 1, "c"], "word 1 is neither"),
             (["a", "b", "c" * 4097], "word 2 is longer than 4,096 bytes"),
             ([], "no words"),
             (("a", "b", "c"), "no list of words"),

@@ -57,7 +57,7 @@ def test_a_word_that_the_bundled_vectors_lack_is_near_words_of_its_kind():
         assert KIN[word] & {word for word, _ in nearest(bundled(), found.X[0], 10)}
 
 
-def test_a_guess_is_the_mean_and_the_n_grams_over_the_root_of_their_number():
+def test_a_guess_is_the_mean_and_the_n_grams_over_the_root_of_their_number(at):
     draw = np.random.default_rng(1)
     rows, directions = draw.integers(-9, 9, (16, 2)).astype(np.int8), draw.random((3, 5)).astype(np.float16)
     table = table_of("t", [b"cat"], np.ones((1, 5)), {}, 0, NGrams(rows, directions))
@@ -65,8 +65,10 @@ def test_a_guess_is_the_mean_and_the_n_grams_over_the_root_of_their_number():
     # <d do og gs s>, <do dog ogs gs>, <dog dogs ogs>, <dogs dogs>
     assert len(used) == 5 + 4 + 3 + 2
     wanted = rows[used].sum(axis=0) / 14**0.5 @ directions[:2].astype(float) + directions[2]
-    for found in guess(["Dogs", "dogs"], table).values():
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    export(table, "t.safetensors")
+    for read in (table, open_file("t.safetensors")):
+        for found in guess(["Dogs", "dogs"], read).values():
+            np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 def test_n_grams_are_learned_measured_and_read_back(at, table):
