@@ -216,8 +216,8 @@ def _paged(command: str, text: str) -> bool:
 
 def _environment(text: str) -> dict[str, str]:
     mine = OPTIONS | dict(os.environ)  # the user's own options count more
-    if not text.isascii() and "LESSCHARSET" not in mine:
-        mine["LESSCHARSET"] = "utf-8"  # in a C locale less spells UTF-8 out
+    if "utf" in (sys.stdout.encoding or "utf-8").lower():
+        mine.setdefault("LESSCHARSET", "utf-8")  # in a C locale less spells UTF-8 out
     if "LESS" in os.environ and "\x1b[" in text:
         mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
     return mine

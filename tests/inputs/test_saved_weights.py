@@ -320,8 +320,8 @@ def test_tokens_are_typed_or_stand_in_a_file(value, content, tokens, at):
 
 def test_a_list_of_tokens_that_is_none_is_refused(at):
     (at / "t.txt").write_text("a\n\nb\n")
-    (at / "t.json").write_text('{"a": 1}')
-    told = {"t.txt": (65, "token 1 is empty"), "t.json": (65, "not a JSON list")}
+    (at / "t.JSON").write_text('{"a": 1}')
+    told = {"t.txt": (65, "token 1 is empty"), "t.JSON": (65, "not a JSON list")}
     for value, (code, said) in (told | {"u.txt": (66, "No such file"), " ": (2, "holds no token")}).items():
         assert said in refused(shares(3, 3), "--tokens", value, code=code)
 

@@ -76,7 +76,7 @@ def test_in_json_a_character_that_is_obeyed_or_unseen_is_its_number_which_means_
 def test_json_is_laid_out_in_lines_of_88_characters_numbers_as_python_writes_them():
     assert dumps({"a": "x" * 81}) == f'{{"a": "{"x" * 81}"}}\n'
     assert dumps({"a": "x" * 82, "b": {}}) == f'{{\n  "a": "{"x" * 82}",\n  "b": {{}}\n}}\n'
-    rows = [[0.5, 1.0], [1e-05, 1e16], [0.00012, 5e-324]]
+    rows = [[0.5, 1e-05], [1e-07, 1e16], [0.00012, 5e-324]]
     assert (
         dumps({"rows": rows}) == '{\n  "rows": [\n' + ",\n".join(f"    {row}" for row in rows) + "\n  ]\n}\n"
     )

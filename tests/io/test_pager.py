@@ -99,6 +99,7 @@ def test_less_is_told_to_show_colours_and_the_encoding_and_else_obeys_its_user(p
         ({"LESS": "-i", "LV": "-x"}, "-R -i,-x,utf-8"),
         ({"LESS": "", "LESSCHARSET": "dos"}, "-R,-c,dos"),
         ({"LESS": "-i", "NO_COLOR": "1"}, "-i,-c,utf-8"),
+        ({"PYTHONIOENCODING": "latin-1"}, "FIRX,-c,"),  # which less has from the locale
     ):
         on_stage(*LONG, ATTN_PAGER=pager, **env)
         assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
