@@ -153,10 +153,9 @@ def _dtype(made: object) -> np.dtype[np.floating] | None:
         return None
     code = made.first
     order = made.state[1] if isinstance(made.state, tuple) and len(made.state) > 1 else "<"
-    if not isinstance(code, str) or code.lstrip("<>=|") not in {"f2", "f4", "f8"}:
+    if not isinstance(code, str) or code not in {"f2", "f4", "f8"}:
         return None
-    big = order == ">" or code[0] == ">"
-    return np.dtype((">" if big else "<") + code[-2:])
+    return np.dtype((">" if order == ">" else "<") + code)
 
 
 def _raw(held: object, data: bytes) -> bytes | memoryview | None:

@@ -440,6 +440,8 @@ def test_a_redirection_to_anything_but_http_is_not_followed(mirror, monkeypatch,
         mirror.acts[path] = functools.partial(redirect, to=to)
         assert isinstance(refused(), FileError), to
         assert mirror.paths[-1] == path and local(NAME) is None
+    mirror.acts[path] = functools.partial(redirect, to="HTTPS://127.0.0.1:1/x")
+    assert "redirects" not in refused().message  # it is tried
 
 
 def test_a_redirection_to_http_is_followed_with_the_range_and_its_own_page_is_not_read(mirror):
