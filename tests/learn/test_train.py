@@ -119,7 +119,7 @@ def test_finished_vectors_lack_what_all_words_share_and_progress_never_goes_back
     (tmp_path / "text.txt").write_text(TEXT)
     (tmp_path / "short.txt").write_text(LINES[0])
     seen = []
-    fit([tmp_path / name for name in ("text.txt", "short.txt")], SMALL, seen.append)
+    fit([tmp_path / name for name in ("text.txt", "short.txt", "short.txt")], SMALL, seen.append)
     phases = ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
     assert [*dict.fromkeys(stage.phase for stage in seen)] == phases
     for phase in phases:

@@ -335,7 +335,7 @@ def test_an_index_whose_file_was_put_in_another_order_is_not_believed_when_it_fi
     assert stale.index is None and open_table(path).index is None
 
 
-DOUBLED = LARGE_TEXT + lines(["fox"], LARGE[:1])
+DOUBLED = LARGE_TEXT + lines(LARGE_WORDS[:1000], LARGE[1:1001])
 
 
 @pytest.mark.parametrize(("turn", "data"), [(0, DOUBLED), (1, LARGE_BINARY)], ids=["text", "binary"])
@@ -364,7 +364,7 @@ def test_a_damaged_index_never_hides_a_word_and_is_made_anew_which_is_told_once(
             assert keep_index(open_table(path)).startswith("Indexed") and kept.read_bytes() == sound
     kept.write_bytes(sound[: at_fox - 2000] + bytes(4000) + sound[at_fox + 2000 :])
     near = ("vectors", "nearest", "fox", "-e", path, "--top", "1")
-    doubled = "; 1 doubled, the first of each counts" if data[:3] == b"the" else ""
+    doubled = "; 1,000 doubled, the first of each counts" if data[:3] == b"the" else ""
     said = f"attn: Indexed {path}: 40,008 words of {vectors.dim} numbers{doubled}.\n"
     assert here(*near) == (0, told(*near), said)
 
