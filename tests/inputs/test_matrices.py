@@ -131,7 +131,8 @@ def test_what_a_learned_head_adds_for_distances_in_own_json_is_used_or_said_to_b
 
 def test_an_exercise_s_inputs_are_given_matrices_and_no_trace(file):
     inputs = {"X": X, "W_q": W, "W_k": W, "W_v": W, "temperature": 2, "foo": 1}
-    exercise = {"schema": "attn/1", "kind": "exercise", "inputs": inputs, "answers": {}, "questions": []}
+    about = {"schema": "attn/1", "kind": "exercise", "mask": "causal", "score": "dot", "tokens": ["a", "b"]}
+    exercise = {**about, "inputs": inputs, "answers": {}, "questions": []}
     for given in (read_given(file(json.dumps(exercise))), read_given(file(json.dumps(inputs)))):
         arrays = {name: M.tolist() for name, M in given.arrays.items()}
         assert arrays | {"temperature": given.temperature, "foo": 1} == inputs and given.ignored == ("foo",)

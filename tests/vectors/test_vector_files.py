@@ -453,6 +453,8 @@ BAD = [
     *((f"{bad} 2\nshe 1 2\n", f"the header '{f'{bad} 2'[:40]}' is not") for bad in ("-5", f"-{'5' * 60}")),
     *((f"{count} 2\nshe 1 2\nhe 3 4\n", f"line 1.*{count} words.*2") for count in (1, 3)),
     ("2 3\nshe 1 2\nhe 3 4 5\n", r"line 2: 2 numbers; 3 were expected by line 1\."),
+    # what is looked at, 8 kB, ends inside a letter
+    *((f"2 3\nshe 1 2\n{'x' * (8184 - n)}🦊 1 2 3\n", "line 2: 2 numbers") for n in (1, 2, 3)),
     ("new york 1 2 3\nshe 4 5 6\n", "line [12]"),  # of one of them
     ("she 1 2\nhe 3\nit 5 6\n", r"line 2: 1 number; 2 were expected\."),
     *(("she 1 2\n\nhe\n", "line 3: 0 numbers; 2 "), ("she 0,5 2\n", "line 1")),
