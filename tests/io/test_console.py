@@ -82,6 +82,7 @@ def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeyp
     monkeypatch.setattr(progress, "monotonic", lambda: now)
     with progress.Progress("Work") as report:
         report(0)
+        report.rate(0, "lines", 0.0)
         now = quarter
         report(0.25)
         report(0.2599)  # the same percent
@@ -92,6 +93,7 @@ def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeyp
     bar, left = "━" * 7 + " " * 23, progress.clock(3 * quarter)
     lines = [
         f"Work {' ' * 30}   0 %",
+        f"Work {' ' * 30}   0 %  0 lines, 0 a second, ? left",
         f"Work {bar}  25 %{said}",
         f"Work {bar}  25 %  9,000 lines, {9000 / quarter:,.0f} a second, {left} left",
         f"Work {9 * (quarter + 1):,} rows, 9 a second".ljust(len(f"Work {bar}  25 %{said}")),
