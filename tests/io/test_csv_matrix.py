@@ -108,7 +108,7 @@ def test_numbers_may_be_kept_as_they_are_written(file):
     assert read_sheet(file("a,0.30,-1\nb,,2e1\n", "m.csv")).cells == [["0.30", "-1"], ["nan", "2e1"]]
     record = read_record(file("0.30,0.7\n0.125,\n", "weights.csv"), as_written=True)
     assert [[number.decimals for number in row] for row in record["weights"]] == [[2, 1], [3, 0]]
-    text = '{"weights": [[0.300, 7.5e-3, 1.5e-123, 1e-500]]}'
+    text = '{"weights": [[0.300, 7.5e-3, 1.5e-123, 1e-%s]]}' % ("9" * 5000)
     (row,) = read_record(file(text, "m.json"), as_written=True)["weights"]
     assert row == [0.3, 0.0075, 1.5e-123, 0] and [number.decimals for number in row] == [3, 4, 124, 400]
     for sign in "=+-@\t＝＋－＠":
