@@ -65,9 +65,8 @@ class Effect(NamedTuple):
 
     @property
     def capped_sum(self) -> float:
-        """What the sum comes to as the model's own figures are: of one word, through the softcap."""
-        cap = self.softcap
-        return self.sum if cap is None or self.against is not None else float(cap * np.tanh(self.sum / cap))
+        """What the sum of one word's parts comes to as the model's own figures are: through the softcap."""
+        return self.sum if self.softcap is None else float(self.softcap * np.tanh(self.sum / self.softcap))
 
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
