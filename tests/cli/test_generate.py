@@ -243,8 +243,8 @@ def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():
 
 TOLD = [  # of a model of six tokens: what its file says, which tokens are not written, which comes first, what is said
     ({"bad_words_ids": [[77], [4]], "suppress_tokens": [-1]}, {4}, None, "it lacks, -1, 77 (it has 0 to 5)"),
-    ({"forced_bos_token_id": 99}, set(), None, "it lacks, 99 (it"),
-    ({"forced_bos_token_id": 3, "eos_token_id": [*range(6, 13)]}, set(), 3, "6, 7, 8, 9, 10, ... (it has"),
+    ({"forced_bos_token_id": 99, "eos_token_id": [6, 7, 8, 9]}, set(), None, "6, 7, 8, 9, 99 (it has"),
+    ({"forced_bos_token_id": 3, "eos_token_id": [*range(6, 12)]}, set(), 3, "6, 7, 8, 9, 10, ... (it has"),
     ({"suppress_tokens": [0, 1, 2, 3]}, {0, 1, 2, 3}, None, ""),
     ({"forced_bos_token_id": 0}, set(), 0, ""),
     ({"forced_bos_token_id": True}, set(), None, ""),

@@ -116,15 +116,17 @@ def test_the_table_of_defaults_gives_way_to_a_head_of_roles_other_vectors_and_he
 
 
 @pytest.mark.parametrize("n", [MOST_GUESSED, MOST_GUESSED + 1])
-def test_a_long_text_keeps_roles_and_says_so_unless_it_is_asked_what_comes_next(n):
+def test_a_long_text_keeps_roles_and_says_so_unless_it_is_asked_for_what_they_lack(n, monkeypatch):
     text = " ".join(["cat"] * n)
     trace = trace_masked(text)
     is_long = n > MOST_GUESSED
     assert trace.projection.name == ("roles" if is_long else "language")
     assert any("-p language says its next words" in note for note in trace.notes) == is_long
     assert (trace.next_words is None) == is_long
-    if is_long:
-        assert trace_masked(text, Settings(next=1)).projection.name == "language"
+    asked = {"next": 1, "next_at": "all", "layer": 0, "head": "article", "knock_out": ("0.0",)}
+    monkeypatch.setattr("attn_cli.pipeline.sources.text.trace_text", lambda *args, **more: args[3])
+    for name, value in asked.items():
+        assert trace_masked(text, Settings(**{name: value})).projection == "language"
 
 
 @pytest.mark.parametrize("command", ["self", "explain"])
