@@ -109,7 +109,7 @@ def test_a_fully_masked_row_does_not_count():
 
 def test_two_texts_have_no_places_in_common_and_unknown_tokens_no_words():
     allowed = np.ones((2, 3), np.bool_)
-    patterns = find_patterns(Text(("b", "c"), ("a", "B", "c"), False), allowed)
+    patterns = find_patterns(Text(("▁b", "c"), ("a", "ĠB", "c"), False), allowed)
     found = measure(np.eye(3)[[1, 2]], allowed, patterns)
     assert (found.name, found.share) == ("same", 1.0)
     assert all(found.shares[name] is None for name in ("previous", "next", "itself", "induction"))
