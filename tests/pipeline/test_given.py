@@ -176,6 +176,9 @@ def test_without_values_there_are_weights_and_no_output(file):
     assert found.output is found.heads[0].q is found.heads[0].k is None
     assert np.allclose(found.weights, attend(Q, K, V, scale=1)[0].mean(axis=0))
     assert traced(Settings(), scores=DRAW.standard_normal((1100, 1000))).condensed
+    for keys, is_second in (("abc", False), ("abd", True)):
+        found = traced(scores=np.eye(3), tokens=[*"abc"], context_tokens=[*keys])
+        assert found.has_second_input == is_second
 
 
 # JSON, and what is read of it again
