@@ -402,6 +402,7 @@ def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at
     weights[1, 1] = 1 / 3
     found = record(weights)
     assert found["mask"] is None and found["weights"][1] == [0, 0, 0], "another head looks"
+    assert "1 query has NaN" in here("show", "a.npy", "--head", "all", "-f", "csv").err
     weights = shares(2, 3, 3)
     weights[1, ::2] *= [[0.5], [0.9]]
     found = record(weights, "--head", "1")
