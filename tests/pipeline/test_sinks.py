@@ -37,6 +37,7 @@ def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(tempe
         np.testing.assert_allclose(weights, np.array(exps) / total, atol=1e-6)
         assert taken == pytest.approx(math.exp(s / temperature) / total, abs=1e-6) and 0 < taken < 1
     np.testing.assert_allclose(found["output"], np.array(found["weights"]) @ head["v"], atol=1e-5)
+    assert {one["temperature_95"] for one in found["diagnostics"]} == {None}  # the rest goes to the sink
 
 
 @pytest.mark.parametrize("temperature", [1, 2])
