@@ -123,6 +123,8 @@ def test_rounding_comes_before_computing_and_leaves_numbers_too_large_to_have_di
     assert found["round"] == 1
     assert found["x_query"] == [[round(x, 1) + 0.0 for x in row] for row in given["X"].tolist()]
     assert "inputs rounded to 1 digit, then computed" in here("compute", "given.json", "--round", "1").out
+    biased = {"Q": [[1.4, 0]], "K": [[0.6, 1], [1, 0]], "V": [[1], [0]], "position_scores": [[0.6, 0.4]]}
+    held(run(biased, "--round", "0")["output"], np.array([[np.e / (1 + np.e)]]), "q·k of both keys is 1")
     huge = {"Q": [[1e308, 1], [1, 1]], "K": [[1e308, 1], [1, 1]], "V": [[1, 2], [3, 4]]}
     rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
     assert_alike(rounded["weights"], plain_["weights"])

@@ -179,6 +179,7 @@ def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_te
         ("--positions sinusoidal --pad 2 --layer 0", (NO_POSITIONS,)),
         ("--positions sinusoidal --mask none --temperature 2", (SEVERAL,)),
         ("--without cat", (f"--without {WEIGHTS_ALONE}",)),
+        ("--temperature 0.5", (f"--temperature {WEIGHTS_ALONE}",)),
         ("--score dot", (f"--score {WEIGHTS_ALONE}",)),
         ("--round 0", (f"--round {WEIGHTS_ALONE}",)),
         ("--score scaled", ()),

@@ -105,6 +105,8 @@ def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: i
 
     Where the lines would be wider than `width`, the last column shows the ends of its texts, as of paths.
 
+    >>> print(aligned([("a", "/home/me/vectors/words.txt")], width=24), end="")
+    a  …me/vectors/words.txt
     >>> print(aligned([("word", "n"), ("cat", "12")], right=(1,)), end="")
     word   n
     cat   12

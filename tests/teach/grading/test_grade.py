@@ -172,6 +172,7 @@ def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_wha
     k[3, 1] += 1
     record = judged(k=k)
     assert record["cell"] == [3, 1] and 'key "d" (row 3), column 1' in record["message"]
+    assert 'v, at key "d" (row 3), column 0' in judged(v=V + np.eye(4, 1, -3))["message"]
     weights[0, 0] += 0.2
     for more, status in ((0, "follows"), (1, "differs")):
         record = judged(weights=weights, output=weights @ V + more)
