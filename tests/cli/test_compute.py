@@ -152,6 +152,9 @@ def test_the_same_labels_on_keys_and_values_are_no_conflict_and_any_label_stays_
     (at / "K.csv").write_text("ate,1,0\ndrank,0,1\n")
     (at / "V.csv").write_text("ate,1\ndrank,2\n")
     assert here("compute", "Q.csv", "K.csv", "V.csv").code == 0
+    (at / "X.csv").write_text("she,1,0\n")
+    (at / "context.csv").write_text("ate,1,0\ndrank,0,1\n")
+    assert record("compute", "X.csv", "context.csv")["key_tokens"] == ["ate", "drank"]
     (at / "V.csv").write_text("ate,1\nslept,2\n")
     said = refused("compute", "Q.csv", "K.csv", "V.csv", code=65)
     assert "context_tokens is not what was given before" in said

@@ -43,6 +43,9 @@ def test_standard_output_by_name_is_standard_output_and_a_named_pipe_is_written_
     Path("log.txt").write_text("yesterday\n")
     assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
     assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out
+    Path("log.txt").write_text("yesterday\n")
+    assert shell("attn self 'a b' -f csv -o /dev/stderr 2>> log.txt").code == 0
+    assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b", "-f", "csv").out
     line = "mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait"
     assert shell(line).code == 0
     assert Path("copy.json").read_text() == attn("self", "a b", "-f", "json").out
