@@ -1,7 +1,9 @@
 """Whole screens, documents and sheets of vectors and matrices so small that each number can be checked by hand."""
 
+import contextlib
 import re
 import shlex
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from attn_cli.settings import View
 from tests.docs import alike
 from tests.shell import here
 
-PAGE = (Path(__file__).parent / "by_hand.txt").read_text(encoding="utf-8")
+PAGE = Path(__file__).with_name("by_hand.txt").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^(\w+(?:\.\w+)?): (.*)", PAGE.partition("$ attn ")[0], re.M))
 # Each command with what it prints, of a document behind its style or preamble; ... stands for what is left out.
 SCREENS = [block.partition("\n")[::2] for block in PAGE.partition("\n$ made ")[0].split("\n$ attn ")[1:]]
@@ -133,3 +135,26 @@ OF_DATA = [name for name in formats() if FORMATS[name].needs not in ("blocks", "
 def test_a_format_of_data_takes_no_blocks(format):
     with pytest.raises(ValueError, match="nothing that the format needs"):
         render_blocks(BLOCKS, View(format=format), Terminal(80))
+
+
+def rewritten() -> str:
+    """Return by_hand.txt with what attn prints today; a screen of which parts are left out stays as it is."""
+    page = PAGE
+    for line, old in SCREENS:
+        if "\n...\n" not in old:
+            page = page.replace(
+                f"\n$ attn {line}\n{old}", f"\n$ attn {line}\n{shown(line)}\n" + "\n" * old.endswith("\n\n")
+            )
+    for name, made in MADE.items():
+        text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
+        page = page.replace(f"\n$ made {name}\n{WANTED[name]}", f"\n$ made {name}\n{text.strip()}\n")
+    return page.rstrip("\n") + "\n"
+
+
+if (
+    __name__ == "__main__"
+):  # python -m tests.render.views.test_by_hand: read what has changed before you keep it
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for file, text in FILES.items():
+            Path(file).write_text(text.replace(" / ", "\n"))
+        Path(__file__).with_name("by_hand.txt").write_text(rewritten(), encoding="utf-8")
