@@ -65,6 +65,7 @@ ALIKE = {"residual": STREAM[[0, 1, 1, 2]]}
 SAME = {name: np.full_like(values, -2) for name, values in MAPS.items()}
 FIGURES = [("inputs", "query", 0, "self", 2e-7, 1e-5), ("logits", None, None, None, 3e-6, 1e-4)]
 FIGURES += [("inputs", "query", 1, "cross", 4e-5, 1e-5), ("output", None, 1, "masked", 1e-6, 1e-5)]
+FIGURES.append(("inputs", "key", 0, "self", 3e-7, 1e-5))
 VERDICT = Verdict("m", "gpt2", "transformers 5", 2, 7, tuple(Figure(*one) for one in FIGURES), ("one",))
 GOOD = VERDICT._replace(figures=VERDICT.figures[:2], texts=1)
 ONE = {"against": None, "softcap": 30.0, "fills": True, "rank": 2, "logit": 9.875}
