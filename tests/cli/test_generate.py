@@ -66,6 +66,15 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_the_last_one(b
     assert one["written"].replace(",", " ,") == text.removeprefix(begun)  # no space stands before a comma
 
 
+def test_what_is_knocked_out_is_missing_from_what_is_written(letters):
+    for text, model, part in ((KING, None, "0.mlp"), (KING, None, "1.previous"), ("ab a", letters, "0.1")):
+        options = ("--knock-out", part, *(["-m", model] if model else []))
+        (one,) = steps(text, "--count", "1", *options)
+        found = trace_masked(text, Settings(next=9, knock_out=(part,), model=model)).next_words
+        (same,) = (word for word in found.words if word.id == one["id"])
+        assert one["probability"] == pytest.approx(same.probability, rel=1e-4)
+
+
 def test_it_stops_where_it_is_told_or_the_model_ends_and_one_without_tokens_is_refused(letters, configured):
     whole = steps("ab a", "-m", letters, "--count", "99")
     assert whole[-1]["stopped"] == "length" and len(whole) == 18
