@@ -87,6 +87,10 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     before = records()
     for options, said in OTHER:
         assert f"other settings ({said})" in refusal(*usual, *options)
+    jobs = [
+        Job("self", Settings(), (), False, False, "jsonl", ascii_only=is_ascii) for is_ascii in (False, True)
+    ]
+    assert [manifests.output_identity(job)["ascii"] for job in jobs] == [False, True]
     named = {"embedding": "v.txt", "projection": "w.json", "mask": "lines.txt"}
     hashes = {name: blake2b(Path(name).read_bytes(), digest_size=16).hexdigest() for name in named.values()}
     assert manifests.hashes_of_files(Settings(**named)) == hashes

@@ -99,6 +99,8 @@ def test_the_width_flag_beats_columns_which_beat_the_terminal_and_no_number_abov
     # One that does not know its width has 80, and a dumb one gets no escape sequence, also not of progress.
     unknown = terminal("explain", FOX, columns=0, rows=0, env={"NO_COLOR": "1"})
     assert unknown.out == attn("explain", FOX, "--width", "80").out
+    refusal = terminal("self", "she", "--head", "nobody", "-f", "json", columns=30)
+    assert refusal.out.count("\n") == 1 and json.loads(refusal.out)["error"]["code"] == refusal.code == 2
     dumb = terminal("self", FOX, env={"TERM": "dumb"})
     assert (dumb.code, dumb.out) == (0, attn("self", FOX, "--width", "80").out)
     text = " ".join(f"word{i}" for i in range(1500))

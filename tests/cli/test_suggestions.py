@@ -155,6 +155,8 @@ def test_a_file_to_write_or_a_model_to_read(name, at):
     Path(f"{name}.safetensors").symlink_to(data_path("language.safetensors"))
     ran = here("cross", "she", "it", "-p", f"{name}.safetensors")
     assert f"{name}.safetensors" in suggested(ran, "Try ")
+    Path("a b.safetensors").symlink_to(data_path("roles.safetensors"))
+    assert "attn self TEXT -p './a b.safetensors' " in here("heads", "a cat", "-p", "./a b.safetensors").out
     Path(name).mkdir()
     for file in ("config.json", "model.safetensors"):
         Path(name, file).write_text("{}")

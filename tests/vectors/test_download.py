@@ -565,9 +565,9 @@ def test_the_catalogue_says_what_the_index_says_safe_and_short_and_else_none_or_
         "__testing": Package("__testing", None, None, None, "", md5(DATA)),
         "most": Package("most", len(DATA), 1 << 40, None, "e" * 2000, md5(DATA)),
     }
-    mirror.lists(index(a=entry(file_size=3_400_000, num_records=1), b=entry(file_size=2_000_000)))
+    mirror.lists(index(a=entry(file_size=3_600_000, num_records=1), b=entry(file_size=2_000_000)))
     rows = attn("vectors", "download", env={"ATTN_MIRROR": mirror.address}).out.splitlines()
-    told = [["name", "words", "dim", "MB"], ["b", "400,000", "5", "2"], ["a", "1", "5", "3"]]
+    told = [["name", "words", "dim", "MB"], ["b", "400,000", "5", "2"], ["a", "1", "5", "4"]]
     assert [row.split()[:4] for row in rows] == told
     assert not folder().exists()
 

@@ -33,7 +33,7 @@ from attn_cli.vectors.spelling import closest, did_you_mean, near_words
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
 from tests.io.test_array_files import little_memory
-from tests.shell import here, record, refused, told
+from tests.shell import here, record, refused, terminal, told
 from tests.thorough import often, some, takes_long
 
 WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]
@@ -735,6 +735,8 @@ def test_an_imported_file_has_a_name_for_every_command(file, own):
         assert "stood for" not in ran.err
     assert re.search(rf"{re.escape(name)} +40,008 +12 +text +{re.escape(path)}", told("vectors", "list"))
     assert told("vectors", "info", name).count("40,008") == 1
+    narrow = terminal("vectors", "info", columns=50).out.splitlines()
+    assert {len(line) - len(line.lstrip()) for line in narrow} == {0, 13}  # below the values
     assert record("vectors", "info", name)["name"] == name
     ran = here("vectors", "import", file(lines(), "other.txt"), "--name", name)
     assert f"{name} stood for {path} before.\n" in ran.err

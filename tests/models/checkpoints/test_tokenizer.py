@@ -9,12 +9,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
 from attn_cli.models.checkpoints import open_model as opening, tokenizer_child
-from attn_cli.models.checkpoints.open_model import TextEncoder
+from attn_cli.models.checkpoints.open_model import Encoded, TextEncoder
+from attn_cli.pipeline.sources.checkpoint_text import shifted
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
 from tests.shell import COMMAND, attn, surroundings, wait_for, worked
 from tests.thorough import takes_long
@@ -104,6 +106,18 @@ def test_a_library_that_cannot_be_imported_is_missing(tmp_path):
         running.stdin.write(b'{"size": 2}\n{}')
         running.stdin.flush()
         assert json.loads(running.stdout.readline()) == {"missing": True}
+
+
+def test_a_decoder_reads_its_start_token_in_the_place_of_the_one_that_closes_a_text():
+    names = SimpleNamespace(token="<{}>".format)
+    for ids, special in (((5, 6, 1), (False, False, True)), ((5, 6), (False, False))):
+        tokens = ("a", "b", "</s>")[: len(ids)]
+        found = shifted(names, Encoded(ids, tokens, special, ()), 0)
+        assert (found.ids, found.tokens, found.special) == (
+            (0, 5, 6),
+            ("<0>", "a", "b"),
+            (True, False, False),
+        )
 
 
 def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(tokenizers, tmp_path):
