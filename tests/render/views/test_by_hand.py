@@ -118,6 +118,8 @@ for name, width in {"table": 90, "table 40": 40, "markdown": 90, "latex": 90, "h
     MADE[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
 GREY = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
 MADE["html without colours"] = BEFORE.sub("", GREY).partition("<tbody>")[2]
+MOST = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
+MADE["ascii bars"] = render_blocks([MOST], View(), Terminal(90, encoding="ascii"))
 MADE["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
 WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
 
