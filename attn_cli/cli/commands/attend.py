@@ -206,8 +206,10 @@ def page(
     with attention_progress(settings.embedding) as progress:
         found = page_of(kind, text, second, settings, words, progress)
     layers = _verified(found.layers, [text] if second is None else [text, second], settings, view)
-    heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
-    deliver(Result(page=lambda: found._replace(layers=_with_heads(layers, heads), exact=heads)), view)
+    if exact is not None:
+        heads = tuple(name.strip() for name in exact.split(","))
+        layers, found = _with_heads(layers, heads), found._replace(exact=heads)
+    deliver(Result(page=lambda: found._replace(layers=layers)), view)
 
 
 def _with_heads(traces: Iterable[Trace], wanted: Sequence[str]) -> Iterator[Trace]:

@@ -5,6 +5,7 @@ import re
 import shlex
 import tempfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,11 @@ SCREENS = [block.partition("\n")[::2] for block in PAGE.partition("\n$ made ")[0
 BEFORE = re.compile(r"(?s)^.*(?=\\(attntitle|begin\{document\}))|(?<=<style>).*(?=</style>)")
 
 
+def write_files(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).write_text(text.replace(" / ", "\n"))
+
+
 def shown(line: str) -> str:
     """Run a command, V standing for the vectors and LONG for a long text of them, and return what it prints."""
     args = shlex.split(line.replace(" V", " -e v.txt -p identity").replace("LONG", f"'{300 * 'a b c d '}'"))
@@ -38,8 +44,7 @@ def shown(line: str) -> str:
 
 @pytest.mark.parametrize(("line", "wanted"), SCREENS, ids=[line for line, _ in SCREENS])
 def test_a_screen_whose_numbers_can_be_checked_by_hand_is_as_written(at, line, wanted):
-    for name, text in FILES.items():
-        (at / name).write_text(text.replace(" / ", "\n"))
+    write_files(at)
     text, parts = shown(line), wanted.rstrip("\n").split("\n...\n")
     is_alike = alike(wanted.splitlines(), text.splitlines())
     assert is_alike or (len(parts) > 1 and all(part in text for part in parts)), text
@@ -76,22 +81,6 @@ NONE = dict.fromkeys(MEASURES, Spread(None, None, 0))
 MEANS = (("0", 0.5), ("2", 0.75), ("1", 0.625))
 OVER = [HeadOverTexts(0, name, NONE | {"previous": Spread(mean, 0, 3)}, ROLES) for name, mean in MEANS]
 OVER = HeadsOverTexts("m", "self", 3, 9, (*OVER, OVER[0]._replace(layer=1)), ())
-MADE = {
-    "effect": [*effect.screen(EFFECT, 4, View())],
-    "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
-    "patch": [*patch.screen(PATCH, View())],
-    "patch of three layers alike": [*patch.screen(PATCH._replace(maps=MAPS | ALIKE), View())][-3:-2],
-    "patch of equal differences": [*patch.screen(PATCH._replace(clean=-2.0), View())],
-    "patch of heads": [*patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View())],
-    "patch in which nothing comes back": [*patch.screen(PATCH._replace(maps=SAME), View())],
-    "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
-    "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
-    "heads over texts": [*heads_of_texts.screen(OVER, View())][1:2],
-    "verify alone": [Say(verify.sentence(one._replace(**ALONE))) for one in (VERDICT, GOOD)],
-}
-for left in ((0, 1, 9.5), (0, 1, 11.0), (1, 1, 11.0), (1, 1, -4.0)):
-    found = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
-    MADE[f"effect without {left}"] = [*effect.screen(found, 1, View())][-1:]
 # Every kind of block, in every format that is made of blocks.
 HALF, WORDS = np.array([[0.25, np.nan], [0.5, 1.0]]), ["<b> of more than 24 letters", "cat"]
 UNIT, SMALL = ShadeRange(0.0, 1.0), ShadeRange(0.0, 0.00125)
@@ -113,22 +102,51 @@ BLOCKS = [
     Links([("psi", [(letter, "0.125") for letter in "omegas"]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
     Bars("Title", [("gimel", 0.5), ("dalet", None), ("he", 0.125), ("vav", 0.0)], 0.5, "probability"),
 ]
-for name, width in {"table": 90, "table 40": 40, "markdown": 90, "latex": 90, "html": 90, "svg": 90}.items():
-    shown_in = View(format=name.split()[0], width=width)
-    MADE[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
-GREY = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
-MADE["html without colours"] = BEFORE.sub("", GREY).partition("<tbody>")[2]
-MOST = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
-MADE["ascii bars"] = render_blocks([MOST], View(), Terminal(90, encoding="ascii"))
-MADE["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
 WANTED = dict(block.partition("\n")[::2] for block in PAGE.split("\n$ made ")[1:])
 
 
-@pytest.mark.parametrize("name", MADE)
+@cache
+def made() -> dict[str, str]:
+    """Return each screen of made-up numbers, and all blocks in each format, by its name."""
+    screens = {
+        "effect": [*effect.screen(EFFECT, 4, View())],
+        "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
+        "patch": [*patch.screen(PATCH, View())],
+        "patch of three layers alike": [*patch.screen(PATCH._replace(maps=MAPS | ALIKE), View())][-3:-2],
+        "patch of equal differences": [*patch.screen(PATCH._replace(clean=-2.0), View())],
+        "patch of heads": [*patch.screen(PATCH._replace(maps=MAPS | {"residual": SAME["residual"]}), View())],
+        "patch in which nothing comes back": [*patch.screen(PATCH._replace(maps=SAME), View())],
+        "verify, too large": [*verify.screen(VERDICT, View()), Say(verify.sentence(VERDICT))],
+        "verify": [*verify.screen(GOOD, View()), Say(verify.sentence(GOOD))],
+        "heads over texts": [*heads_of_texts.screen(OVER, View())][1:2],
+        "verify alone": [Say(verify.sentence(one._replace(**ALONE))) for one in (VERDICT, GOOD)],
+    }
+    for left in ((0, 1, 9.5), (0, 1, 11.0), (1, 1, 11.0), (1, 1, -4.0)):
+        alone = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
+        screens[f"effect without {left}"] = [*effect.screen(alone, 1, View())][-1:]
+    found = {name: render_blocks(one, View(width=100), Terminal(100)) for name, one in screens.items()}
+    for name, width in {
+        "table": 90,
+        "table 40": 40,
+        "markdown": 90,
+        "latex": 90,
+        "html": 90,
+        "svg": 90,
+    }.items():
+        shown_in = View(format=name.split()[0], width=width)
+        found[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
+    grey = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
+    found["html without colours"] = BEFORE.sub("", grey).partition("<tbody>")[2]
+    most = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
+    found["ascii bars"] = render_blocks([most], View(), Terminal(90, encoding="ascii"))
+    found["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
+    return found
+
+
+@pytest.mark.parametrize("name", WANTED)
 def test_a_screen_of_made_up_numbers_is_as_written(name):
-    made = MADE[name]
-    text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
-    assert text.strip() == WANTED[name].strip()
+    assert made().keys() == WANTED.keys()
+    assert made()[name].strip() == WANTED[name].strip()
 
 
 OF_DATA = [name for name in formats() if FORMATS[name].needs not in ("blocks", "bars")]
@@ -148,16 +166,12 @@ def rewritten() -> str:
             page = page.replace(
                 f"\n$ attn {line}\n{old}", f"\n$ attn {line}\n{shown(line)}\n" + "\n" * old.endswith("\n\n")
             )
-    for name, made in MADE.items():
-        text = made if isinstance(made, str) else render_blocks(made, View(width=100), Terminal(100))
+    for name, text in made().items():
         page = page.replace(f"\n$ made {name}\n{WANTED[name]}", f"\n$ made {name}\n{text.strip()}\n")
     return page.rstrip("\n") + "\n"
 
 
-if (
-    __name__ == "__main__"
-):  # python -m tests.render.views.test_by_hand: read what has changed before you keep it
+if __name__ == "__main__":  # read what has changed before you keep it
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for file, text in FILES.items():
-            Path(file).write_text(text.replace(" / ", "\n"))
+        write_files(Path(folder))
         Path(__file__).with_name("by_hand.txt").write_text(rewritten(), encoding="utf-8")
