@@ -27,8 +27,10 @@ class Frozen:
     """A dataclass that owns its arrays, and those of the named tuples in it: nobody can write to them."""
 
     def __post_init__(self) -> None:
-        for name in self.__annotations__:
-            object.__setattr__(self, name, _owned(getattr(self, name)))
+        fields = vars(self)  # in the place of setattr, which refuses
+        for name, value in fields.items():
+            if value is not None:
+                fields[name] = _owned(value)
 
 
 def _owned(value: Any) -> Any:

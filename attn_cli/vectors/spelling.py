@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from unicodedata import normalize
 
 import numpy as np
@@ -123,20 +124,21 @@ def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[t
             yield word_of[found], (hashes[found] % np.uint32(bucket)).astype(np.intp)
 
 
-def features(word: str) -> list[str]:
+@lru_cache(1 << 16)  # a long text has most of its words again
+def features(word: str) -> tuple[str, ...]:
     """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
 
     >>> features("Walking")
-    ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
+    ('*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking')
     >>> features("Don’t")
-    ['*', 'Xx', '-t', "-'t", "-n't", "-on't", "=don't"]
+    ('*', 'Xx', '-t', "-'t", "-n't", "-on't", "=don't")
     >>> features("cat")
-    ['*', 'x', '-t', '-at', '=cat']
+    ('*', 'x', '-t', '-at', '=cat')
     """
     word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
     lower = word.lower()
     endings = [f"-{lower[-n:]}" for n in range(1, 5) if len(lower) > n]
-    return ["*", *_shape(word), *endings, f"={lower}"]
+    return ("*", *_shape(word), *endings, f"={lower}")
 
 
 def _shape(word: str) -> list[str]:
