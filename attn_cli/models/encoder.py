@@ -249,7 +249,7 @@ class EncoderStack(NamedTuple):
         given = self.facts.get("trained_on")
         names = given if isinstance(given, list) else []
         trained_on = tuple(one for one in names if isinstance(one, str) and one)
-        on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
+        on = score and (score.get("scored_on") or score.get("on") or self.facts.get("scored_on"))
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         accuracy, baseline, precision, hard, content = (_share(score.get(name)) for name in SCORES)
         known = self.name, self.layers, trained_on, str(on) if on else None, str(about) if about else None

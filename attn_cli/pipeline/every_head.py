@@ -135,7 +135,8 @@ def up_to(layer: int | None, found: Iterator[LayerWeights]) -> Iterator[LayerWei
         if one.number == layer:
             return
     if layer is not None:
-        raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {one.number}.", "--layer")
+        hint = f"Layers are 0 to {one.number}." if one.number else "There is one, 0."
+        raise UsageError(f"There is no layer {layer}.", hint, "--layer")
 
 
 def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
@@ -247,6 +248,11 @@ def stack_layers(
         said = f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
         hint = f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0."
         raise UsageError(said, hint, "--projection")
+    if (context is not None) != (kind == "cross"):
+        wanted, hint = "one text", "Leave out --context."
+        if context is None:
+            wanted, hint = "a second text", "Try: attn heads TEXT --context CONTEXT, without --kind."
+        raise UsageError(f"For {kind} attention, {stack.name} takes {wanted}.", hint, "--kind")
     settings = settings_for_masked(settings) if kind == "masked" else settings
     settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
     for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):

@@ -126,7 +126,7 @@ WRONG = """
     heads --probe --texts t.txt => --texts and --probe exclude | heads --probe --rollout => --rollout and --probe
     heads --probe --kind cross => --kind and --probe exclude | heads --probe -t 2 => --temperature and --probe
     heads --probe --mask causal => --mask and --probe exclude | heads --probe --join-pieces => --join-pieces and
-    heads --probe --layer 7 -p roles => There is no layer 7. Layers are 0 to 0.
+    heads --probe --layer 7 -p roles => There is no layer 7. There is one, 0.
     heads --probe --context x => --context and --probe exclude
     heads --probe -p likeness => likeness has no heads | heads --probe -m x -p roles => exclude each other
     heads "the cat" --texts t.txt => TEXT and --texts exclude each other | heads --texts t.txt -f npy => no npy form

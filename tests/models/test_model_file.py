@@ -292,7 +292,7 @@ def test_what_a_file_says_of_its_heads_is_known_as_far_as_it_can_be_and_layers_r
     for layer, head, on, about, shares, values in (
         (2, "relations", "a", "to the left", [0, None, 1, None, None], "words"),
         (2, "mine", "b", None, none, "words"),
-        (0, "0", "c", None, none, "learned"),
+        (0, "0", None, None, none, "learned"),
     ):
         told = ("m", 3, ("a", "b"), on, about, *shares, values, True, True)
         assert model.learned(layer, head) == told

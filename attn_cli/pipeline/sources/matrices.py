@@ -173,7 +173,7 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     values = scores.values if settings.round is None else projection.to_digits(scores.values, settings.round)
     heads, n_q, n_k = values.shape
     names = tuple(map(str, range(heads)))
-    is_second = given.context_tokens is not None and given.context_tokens != given.tokens
+    is_second = given.has_second_input or given.context_tokens not in (None, given.tokens)
     biases, V = project.given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
     no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
     made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
