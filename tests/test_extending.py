@@ -20,8 +20,10 @@ from attn_cli.render.formats import FORMATS, render
 from attn_cli.render.views.mask import mask_lab
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.render.page.test_record import held
 from tests.shell import python
+from tests.small_models import trace_checkpoint
 
 TEXT = "she likes hot coffee"
 GIVEN = {"embedding": "random", "dim": 3, "projection": "identity"}
@@ -79,6 +81,13 @@ def test_a_score_from_outside_gets_weights_table_json_and_script_right():
     assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
     np.testing.assert_allclose(record["heads"][0]["scores"], nearness(X, X))
     check_script(trace)
+
+
+def test_the_heads_of_a_model_are_joined_by_their_outputs_under_the_score(tmp_path, tokenizers):
+    settings, folder = Settings(score="near", layer=0, head="all"), small_gpt2(tmp_path / "gpt2")
+    trace = trace_checkpoint("self", "dabca", None, settings, folder, keep_weights=True)
+    joined = np.hstack([head.output for head in trace.heads]) @ trace.W_o + trace.b_o
+    np.testing.assert_allclose(trace.layer_output, joined, atol=1e-6)
 
 
 def test_the_arithmetic_of_a_row_is_that_of_the_score():

@@ -1,7 +1,8 @@
 """How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
 
 Each field of Settings, View and the settings of training is made by a Group. Command line, ATTN_* variables,
-attn.toml, JSON files, checks and the reference page read `declared(Settings)`.
+attn.toml, JSON files, checks and the reference page read `declared(Settings)`; which commands take an option is
+said in `cli.options` and above each command.
 """
 
 from __future__ import annotations

@@ -220,7 +220,8 @@ class Reading(NamedTuple):
     ) -> Array | None:
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
         settings = trace.settings
-        is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
+        is_dot = scores.score_named(trace.score).of is scores.dot
+        is_scaled = is_dot and isclose(trace.scale, steps.ready.scale, rel_tol=1e-6)
         if is_scaled and _is_own(replace(settings, score=None)):
             made: Array = self.run.joined(steps)[0]
             return made

@@ -1,7 +1,8 @@
 """The formats that a result is written in: each file of this folder registers its own in FORMATS.
 
-To add one, add a file here: help, suffixes, refusals and every command that has what it needs follow. All are loaded
-by every command: what is heavy is imported by the function that writes.
+To add one, add a file here: help, suffixes, refusals and every command that has what it needs follow, but for `attn
+batch` and `attn generate`, which write while they compute, in forms of their own. All are loaded by every command:
+what is heavy is imported by the function that writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The screens of `attn explain`: the story, one row and why it came out so; and the walk, every matrix."""
+"""The screens of `attn explain`: the story from its first sentence on, one row and why it came out so; the walk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first and the last sentence of a screen: what was found, in words, and what to type next."""
+"""What was found, in words, and what to type next: the first and last sentence of most screens, and parts of others."""
 
 from __future__ import annotations
 
