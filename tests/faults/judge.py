@@ -102,8 +102,6 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
 
 
 def _difference(base: Baseline, state: State) -> str:
-    told = []
-    for name in sorted({*state, *base.old, *base.new}):
-        same = (word for word in ("old", "new") if state.get(name) == getattr(base, word).get(name))
-        told.append(f"{name} {next(same, 'else')}")
-    return ", ".join(told)
+    """Return the names of what is neither old nor new."""
+    names = sorted({*state, *base.old, *base.new})
+    return ", ".join(one for one in names if state.get(one) not in (base.old.get(one), base.new.get(one)))
