@@ -9,7 +9,7 @@ import pytest
 
 from attn_cli.errors import AttnError
 from tests.bench import attention, row, sides
-from tests.bench.attention import ALONE, CASES, EXPLICIT, FLOOR, FUSED, LONG, RACES, TEXTBOOK, chosen
+from tests.bench.attention import CASES, EXPLICIT, FLOOR, FUSED, LONG, RACES, TEXTBOOK, chosen
 from tests.bench.row import Row
 from tests.bench.sides import Case, Sides, agree
 from tests.thorough import like_cases
@@ -45,23 +45,16 @@ def test_each_side_begins_in_turn_a_long_pair_is_not_measured_twice_and_a_short_
     assert min(map(calls.count, "ab")) >= 100 * pairs
 
 
-WORK = {FUSED: "output", ALONE: "links", attention.RICH: "drawing"}
-PAIRED = [
-    Case("weights", WORK.get(against, "weights"), against, None, 70, heads, 8, causal)
-    for against in RACES
-    for heads, causal in ((1, False), (1, True), (3, False), (3, True))
-    if against not in (ALONE, attention.RICH) or (heads, causal) == (1, False)
-]
+PAIRED = [case for case in chosen(everything=True, tokens=70) if case.group != "memory"]
 
 
-@pytest.mark.parametrize("case", PAIRED, ids=lambda case: f"{case.against}-{case.heads}-{case.causal}")
+@pytest.mark.parametrize("case", PAIRED, ids=lambda case: "-".join(map(str, case)))
 @like_cases
 def test_both_sides_of_every_race_agree(case: Case):
     if case.against in (EXPLICIT, FUSED) and sides.pytorch() is None:
         pytest.skip("PyTorch is not installed")
     made = RACES[case.against](case, 1)
-    if made.check is not None:
-        made.check()
+    made.check()
     made.ours(), made.theirs()
 
 
@@ -94,14 +87,12 @@ def test_a_peak_holds_at_least_what_is_returned():
 
 
 def test_a_run_has_the_cases_that_it_is_asked_for():
-    usual, everything = chosen(), chosen(everything=True)
+    usual, everything, links = chosen(), chosen(everything=True), chosen(["links"])
     assert set(usual) < set(everything) == set(CASES)
     assert {case.tokens for case in everything} - {case.tokens for case in usual} == {LONG}
-    links = chosen(["links"])
     assert {case.group for case in links} == {"links"} and LONG in {case.tokens for case in links}
-    other = chosen(everything=True, tokens=30)
-    assert len(other) == len(set(other)) and {case.group for case in other} == set(attention.GROUPS)
-    assert {case[3:5] for case in other if case.group != "drawing"} == {(None, 30)}
+    assert {case.group for case in PAIRED} == {*attention.GROUPS} - {"memory"}
+    assert {case[3:5] for case in PAIRED if case.group != "drawing"} == {(None, 70)}
     assert {case.to_reach for case in chosen(threads=2)} == {None}
     assert all(case.to_reach is None or (0 < case.to_reach < 2 and case.against != FLOOR) for case in CASES)
 

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from timeit import timeit
 
@@ -84,9 +84,8 @@ def chosen(groups=(), everything=False, tokens: int | None = None, threads: int 
 
 def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Row]:
     for case in cases:
-        if case.against in (EXPLICIT, FUSED) and sides.pytorch() is None:
-            continue
-        if case.against in (ONE_THREAD, BESIDE) and processors() < 2:
+        alone = case.against in (EXPLICIT, FUSED) and sides.pytorch() is None
+        if alone or (case.against in (ONE_THREAD, BESIDE) and processors() < 2):
             continue
         if case.group == "memory":
             ours = int(ran([sys.executable, "-c", CHILD, json.dumps(case)]).out)
@@ -94,10 +93,11 @@ def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Ro
             theirs = returned if case.against == RETURNED else case.tokens * BYTES_A_TOKEN + FIXED_BYTES
             yield Row(f"peak, {_named(case)}", case.against, [ours], [theirs], case.to_reach, "B")
             continue
-        with sides.fastest_pytorch(threads):
+        if torch := sides.pytorch():
+            torch.set_num_threads(threads)
+        with torch.inference_mode() if torch else nullcontext():
             both = RACES[case.against](case, threads)
-            if both.check is not None:
-                both.check()
+            both.check()
             with both.around():
                 times = race(both.ours, both.theirs, pairs)
         yield Row(_named(case), case.against, *times, case.to_reach)
@@ -159,9 +159,8 @@ def held_at_most() -> int:
 
 def machine() -> str:
     name, torch = platform.processor(), sides.pytorch()
-    with suppress(OSError):
-        listed = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)
-        name = listed[1] if listed else name
+    with suppress(OSError, TypeError):
+        name = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)[1]
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     return (
         f"Processors: {processors()} ({name}), {platform.system()} {platform.machine()}, Python "
