@@ -20,7 +20,7 @@ from tests.bench.row import HEAD, ONE_BLAS_THREAD
 # A module, and its function that yields rows.
 PARTS = {
     "startup": "startup.rows", "core": "attention.judged", "models": "models.passes", "page": "page.rows",
-    "live": "live.rows", "batch": "batch.rows", "pretrained": "models.loaded", "models_on_disk": "models.on_disk",
+    "live": "live.rows", "batch": "batch.rows", "models_on_disk": "models.on_disk",
     "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways", "dask": "batch.beside_dask",
     "live_keys": "live.every_case",
 }  # fmt: skip
