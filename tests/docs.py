@@ -66,10 +66,8 @@ def reference(old: str) -> str:
     each = "".join(f"\n## {named(words)}\n\n```text\n{text}```\n" for words, text in helps)
     readers, options = variables(known)
     after = re.sub(r"(?<=The variables are read by ).*(?=\.\n)", readers, after)
-    found = DEFAULTS.items()
     defaults = (
-        (f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why)
-        for name, one in found
+        (f"`attn {name}`", *one[:2], one.mask, one.next or "–", one.why) for name, one in DEFAULTS.items()
     )
     after = filled(after, "| command | projection | head | mask | next words | why |", defaults)
     return f"{start}{contents}\n{each}{filled(after, '| variable | option |', options)}"
@@ -242,10 +240,8 @@ def modules() -> list[str]:
             files |= {f"  {one.parent.name}/": one for one in sorted(path.glob("*/__init__.py"))}
         else:
             files[f"{name}.py"] = path.with_suffix(".py")
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
-    return [
-        f"{name:<18} {(ast.get_docstring(tree) or '').partition(chr(10))[0]}" for name, tree in trees.items()
-    ]
+    told = {name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for name, path in files.items()}
+    return [f"{name:<18} {text.partition(chr(10))[0]}" for name, text in told.items()]
 
 
 # Pages and links

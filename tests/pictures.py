@@ -61,9 +61,7 @@ def seen(svg: bytes):
             path = re.match(r"M\s*(-?[\d.]+)[\s,]+(-?[\d.]+)", one.get("d", ""))
             texts += [one.text or ""] * (name == "text")
             kinds.append(name)
-            places.append(
-                [float(n) for n in (path.groups() if path else (one.get("x", "0"), one.get("y", "0")))]
-            )
+            places.append([*map(float, path.groups() if path else (one.get("x", "0"), one.get("y", "0")))])
     return size, texts, kinds, places
 
 

@@ -282,7 +282,5 @@ def check_order(links, Q, K, scale, added, seen, cap=None):
         counts = np.maximum(row, row.max() - 80)  # below, weights are all the same 0 in float32
         best = np.sort(counts)[::-1][: len(keys)]
         assert (np.abs(counts[keys] - best) <= near).all(), "a link that is stronger was left out"
-        for place, key in enumerate(keys):
-            assert np.isin(np.flatnonzero(row[:key] == row[key]), keys[:place]).all(), (
-                "of two that tie the lower key comes first"
-            )
+        for place, key in enumerate(keys):  # of two that tie the lower key comes first
+            assert np.isin(np.flatnonzero(row[:key] == row[key]), keys[:place]).all()

@@ -18,9 +18,7 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"
 LINK = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
-LOADED = re.compile(
-    r'<(?:(?:img|script|iframe)\b[^>]*?\ssrc|link\b[^>]*?\shref|source\b[^>]*?\ssrcset)="([^"]*)"'
-)
+LOADED = re.compile(r'<(?:(?:img|script|iframe)[^>]*?\ssrc|link[^>]*?\shref|source[^>]*?\ssrcset)="([^"]*)"')
 NAME = re.compile(r'\s(?:id|name)="([^"]*)"(?=[^<>]*>)')
 
 

@@ -55,9 +55,8 @@ def foreign(tree):
 @cache
 def trees():
     """The syntax tree of each module, parsed when the first test asks: every worker collects this file."""
-    return {
-        module(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    files = sorted(PACKAGE.rglob("*.py"))
+    return {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
 def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
@@ -115,17 +114,8 @@ def test_textual_is_imported_by_four_modules():
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}
 # The last of Dask's makes the keys of a local cluster.
 EXTRAS |= {"batch": {"pyarrow"}, "dask": {"dask", "distributed", "fsspec", "cryptography"}}
-KNOWN = {
-    "numpy",
-    "typer",
-    "rich",
-    "wcwidth",
-    "gensim",
-    "platformdirs",
-    "rapidfuzz",
-    "threadpoolctl",
-    "orjson",
-}
+KNOWN = {"numpy", "typer", "rich", "wcwidth", "gensim", "rapidfuzz"}
+KNOWN |= {"platformdirs", "threadpoolctl", "orjson"}
 
 
 def test_what_is_imported_is_a_stated_dependency():

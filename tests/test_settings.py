@@ -134,23 +134,16 @@ def test_what_does_not_go_together_is_refused_in_words_and_what_does_is_not():
         wanted = ALWAYS.get(name, "{1}. [{0}]").format(option, said, own(text)) if said else ""
         more = [True] if text.endswith("says") else []
         assert refusal(getattr(settings, f"check_{name}"), own(text), *more) == wanted
-    for text, head in (
-        ("measure=norm-residual", "mean"),
-        ("measure=norm-residual head=mean", "mean"),
-        ("", None),
-    ):
+    for text, head in {
+        "measure=norm-residual": "mean",
+        "measure=norm-residual head=mean": "mean",
+        "": None,
+    }.items():
         assert settings.check_measure(own(text)).head == head
-    each = settings.with_words_at_each
-    said = (
-        "--next-at all has nothing to show with --next 0. Try --next 3, or leave out --next-at. [--next-at]"
-    )
-    assert refusal(each, own("next=0 next_at=all")) == said
-    assert [each(own(one)).next for one in ("next=0", "next_at=all", "next=2 next_at=all", "")] == [
-        0,
-        5,
-        2,
-        None,
-    ]
+    for text, words in {"next=0": 0, "next_at=all": 5, "next=2 next_at=all": 2, "": None}.items():
+        assert settings.with_words_at_each(own(text)).next == words
+    said = refusal(settings.with_words_at_each, own("next=0 next_at=all"))
+    assert said.endswith(" --next 0. Try --next 3, or leave out --next-at. [--next-at]")
 
 
 # Settings, what else is known, and where the first of them has an effect, which it has not here.

@@ -40,12 +40,8 @@ def every_case(pairs: int = 500) -> Iterator[Row]:
     for name, (*_, allowed) in CASES.items():
         times, taken = measured(name, pairs)
         most = [times[int(len(times) * 0.95)]]
-        for what, found in {
-            "": times,
-            ", 95 % of keys": most,
-            ", the worst": times[-1:],
-            ", CPU": [taken],
-        }.items():
+        told = {"": times, ", 95 % of keys": most, ", the worst": times[-1:], ", CPU": [taken]}
+        for what, found in told.items():
             yield Row(f"attn live, {name}{what}", "-", found, [], allowed if found is most else None)
 
 
