@@ -8,7 +8,6 @@ needs and is not installed leaves its rows out.
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from importlib import import_module
@@ -73,12 +72,12 @@ def main() -> None:
 
 def table() -> None:
     """Measure every part that speed is judged by, each in a process of its own."""
-    from tests.older_processor import LOOPS, in_use, older
+    from tests.older_processor import in_use, older
 
-    narrow, _ = older({}, in_use(), platform.machine())
-    narrow |= {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    narrow = older(in_use())
+    others = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     for part, computes in TABLE.items():
-        kinds = {"": {}, ", kept to AVX2": narrow} if computes and LOOPS in narrow else {"": {}}
+        kinds = {"": {}} | ({", kept to AVX2": narrow | others} if computes and narrow else {})
         for kind, variables in kinds.items():
             print(f"\n{part}{kind}:", flush=True)
             done = subprocess.run([sys.executable, "-m", "tests.bench", part], env=os.environ | variables)
