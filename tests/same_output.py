@@ -49,14 +49,9 @@ attn {~self "$CAT"|explain "$SHE"|example coffee} -o x.{txt|json|jsonl|csv|tsv|m
 attn self "$FOX" --head {all|mean|subject|3} {~|--steps -f json|-p roles-deep}
 attn self "$FOX" -p roles-deep --layer 0 --head {all|mean|0}
 attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
-attn lens "$CAT" {~|-q on|-f json --ids 5|-f csv|-f bars}
-attn patch "$CAT" "The cat sat on my mat" {~|-f json|-f csv --target table --against floor}
-attn generate "$CAT" --count 4 -f {~table|jsonl} {~--seed 1|--top-k 3|--head mean}
-attn self "teh recieve zzxqy coffee" --oov {model|zero|random|nearest|skip|error} {~|-p identity -f json}
 attn self "Don't e-mail: 3.14, naïve 😀!" --tokenizer {words|whitespace|characters} {~|--keep-punctuation}
 attn {self|explain|compare --vary score=scaled,dot|masked --show mask|self --head all} "$FOX" --width {20|200}
 attn {self|masked|explain|cross "$FOX"} "$CAT zzxq" {-t 0.5|--top 2|-q the --pad 1|--oov random} {MIX}
-attn {self "$CAT"|masked "$CAT"|explain "$CAT"|example a2} {--heads 2 -p identity|--round 1 --score dot} {MIX}
 # Colours, terminals, variables, files of settings
 attn {explain|compare --vary mask=none,causal|self --head all|masked --show mask} "$SHE" --color always
 attn self "$FOX" --color always --palette {viridis|cividis|blues|greys} -f {table|bars|html}
@@ -78,12 +73,8 @@ printf {'caf\xe9 noir'|'\xff\xfet\x00h\x00'|'nul \x00 x'} | attn {self|batch}
 attn self {""|"... !"|"a"|"the the"|"$(printf %0200d 0)"} -e random {~|-f json}
 attn self --tokenizer whitespace -e random --color always -f {FORMATS} < hostile.txt
 attn {explain|masked --show mask|self --oov zero} --tokenizer {~whitespace|characters} --top 9 < hostile.txt
-attn {self a -q|self a --head|self a -e|self a -o|self|example|vectors nearest|lookup x} $'x\x1b]0;t\x07\u202ey<b>'
 # Other commands
-attn example {coffee-notebook|manchester|dictionary|coffee --heads 2 --head all|a2 -p random --seed 7} {~|-f json|}
 printf 'tea,1,2\nis,0,1\nhot,3,1\n' | tee X.csv Q.csv K.csv V.csv; attn compute {X.csv|Q.csv K.csv V.csv|X.csv Q.csv}
-attn example coffee -f json --steps | attn {compute -|show -|show - -q she} {~|-f markdown|--mask causal}
-attn exercise {--key|--seed 7 --dim 3 --words 4|--mask causal --key} -f {~markdown|latex|json}
 printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
 # Vectors and learning
@@ -98,7 +89,6 @@ without {gensim; attn vectors train lines.txt|torch; attn learn train t.conllu -
 attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt} {~|-f json}
 attn learn train t.conllu -o m.safetensors --epochs 1; attn {self "$CAT" -p|learn score} ./m.safetensors {~|t.conllu}
 # Errors, beside those of tests/cli/test_exit_codes.py
-attn self "a b" {~-e|-p|--mask-true allowed --mask} {UNREADABLE} {~|-f json}
 printf '{|a 1 2\nb 3\n|a 1 x\n|3 2\na 1 2\n|a 1e200 1e200\n|a nan 1\n}' > v; attn {~self "a b" -e|vectors info} ./v
 printf '{\x93NUMPY\x01\x00x|PK\x03\x04x|\x80\x04\x95c|\0\0\0\0\0\0\0\x80#|%%PDF}' > x; attn {self a -e|compute|show} ./x
 attn {~self x|explain x|example coffee} -o {none/x.json|/|/proc/x.csv}
@@ -113,7 +103,6 @@ SETS = {
     "VARIABLES": "|".join(["SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|HEAD=all|WIDTH=40", *apart(BAD_VARIABLES)]),
     "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
     r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',
-    "UNREADABLE": f"none.txt|./none|/|/dev/zero|https://example.org/v.txt|{'n' * 300}.txt",
 }
 
 THREES = itertools.product(("fox", "cat", "hare", "hen", "wolf"), repeat=3)

@@ -70,19 +70,19 @@ def small_disk(folder: str) -> Iterator[tuple[int, Callable[[], object]]]:
 
 def compared(name: str, folder: str, ended: Ended, whole: dict[str, bytes]) -> Iterator[str]:
     """Say how a run ended; it must have ended well, with the bytes of the undisturbed one."""
-    (code, said, seconds), found = ended, content(folder)
-    different = sorted(path for path in {*found, *whole} if found.get(path) != whole.get(path))
-    same = "OTHER BYTES" if different else "the same bytes"
-    print(f"{name:36} {len(found) - 1} parts, {seconds:5.0f} s: {same}", flush=True)
-    if code or different:
-        yield f"{name}: exit code {code}: {said}; other than undisturbed: {different}"
+    code, said, seconds = ended
+    is_same = content(folder) == whole
+    print(f"{name:36} {seconds:5.0f} s: {'the same bytes' if is_same else 'OTHER BYTES'}", flush=True)
+    if code or not is_same:
+        yield f"{name}: exit code {code}: {said}"
 
 
 def stopped(name: str, ended: Ended, code: int, why: str) -> Iterator[str]:
     """Say how a run ended that cannot go on: in one line, with its exit code."""
-    print(f"  {name}: exit code {ended[0]}: {ended[1]}", flush=True)
+    told = f"{name}: exit code {ended[0]}: {ended[1]}"
+    print(f"  {told}", flush=True)
     if ended[0] != code or "\n" in ended[1] or why not in ended[1]:
-        yield f"{name}: exit code {ended[0]}: {ended[1]}"
+        yield told
 
 
 def campaign(lines: int, kills: int) -> Iterator[str]:

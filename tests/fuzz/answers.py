@@ -18,10 +18,8 @@ from attn_cli.teach.answer_key import read_answer_key
 from attn_cli.teach.grade import grade
 from attn_cli.teach.submission import read_submission
 
-CODES = (
-    *("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner"),
-    *("k-v-swapped", "mask-after-softmax", "heads-not-averaged"),
-)
+CODES = ("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner")
+CODES += ("k-v-swapped", "mask-after-softmax", "heads-not-averaged")
 SHOWN = ("q", "k", "v", "scores", "scaled_scores", "masked_scores", "weights", "output")
 MARKS = (np.nan, -np.inf, -1e9, -1e4)  # what programs put where a mask is
 ROUNDINGS = (2, 3, 4, None)
@@ -187,8 +185,7 @@ def written(folder, name, record, suffix="json"):
     if suffix == "npz":
         np.savez(path, **{key: matrix.astype(np.float32) for key, matrix in record.items()})
         return path
-    plain = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in record.items()}
-    path.write_text(json.dumps(plain))
+    path.write_text(json.dumps(record, default=np.ndarray.tolist))
     return path
 
 

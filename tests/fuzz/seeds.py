@@ -182,9 +182,8 @@ def _tables() -> list[Files]:
     block = np.frombuffer("\n".join(WORDS).encode(), np.uint8)
     matrix = numbers(len(WORDS), 4)
     kinds = ((about, kind) for about in _ABOUTS for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)])
-    return [
-        {MAIN: safetensors({"vectors": matrix.astype(kind), "words": block}, about)} for about, kind in kinds
-    ]
+    made = (({"vectors": matrix.astype(kind), "words": block}, about) for about, kind in kinds)
+    return [{MAIN: safetensors(*one)} for one in made]
 
 
 def _json_damaged(data: bytes, rng: Random) -> bytes:
@@ -215,12 +214,12 @@ def _relabelled(header: bytes, rng: Random) -> bytes:
 def _saved(kind: str, fields: Mapping[str, object], protocol: int = 4, within: str = "") -> bytes:
     """Return an object as gensim pickles it; empty classes stand in the place of gensim's, whose names go into it."""
     names = {"KeyedVectors": "keyedvectors", "FastTextKeyedVectors": "keyedvectors", "Word2Vec": "word2vec"}
-    classes = {
-        name: type(name, (), {"__module__": f"gensim.models.{module}"}) for name, module in names.items()
-    }
     made = {name: types.ModuleType(name) for name in ("gensim", "gensim.models")}
-    for name, one in classes.items():
-        setattr(made.setdefault(one.__module__, types.ModuleType(one.__module__)), name, one)
+    classes = {}
+    for name, module in names.items():
+        within_module = made.setdefault(f"gensim.models.{module}", types.ModuleType(module))
+        classes[name] = type(name, (), {"__module__": f"gensim.models.{module}"})
+        setattr(within_module, name, classes[name])
     saved = classes[kind]()
     saved.__dict__.update(fields)
     if within:
@@ -243,11 +242,8 @@ def _fast() -> dict[str, object]:
     fields = _keyed(numbers(12, 4))
     del fields["vectors"]
     fields |= {"bucket": 7, "min_n": 2, "max_n": 4, "compatible_hash": True, "__numpys": []}
-    return fields | {
-        "__ignoreds": ["vectors"],
-        "vectors_vocab": numbers(12, 4),
-        "vectors_ngrams": numbers(7, 4),
-    }
+    fields |= {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
+    return fields | {"__ignoreds": ["vectors"]}
 
 
 _ODD: tuple[object, ...] = (
@@ -295,9 +291,7 @@ def _readers() -> list[Reader]:
     weights = {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)}
     bare = (safetensors(kept, {}) for kept in ({"vectors": numbers(len(WORDS), 4)}, weights))
     headers = _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged)))
-    odd = _either(
-        (0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain)
-    )  # odd values in a sound pickle
+    odd = _either((0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain))  # values in a sound pickle
     return [
         Reader("word2vec text", plain[0], _plain),
         Reader("glove text", plain[1], _plain),
