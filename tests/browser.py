@@ -54,7 +54,6 @@ class Opened:
             self.page.click("#type")
 
     def enter(self, field: str, text: str) -> None:
-        """Type into a field, and say so with the Enter key."""
         if field == "#sentence":
             self.edit()
         self.page.fill(field, text)

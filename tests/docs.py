@@ -195,12 +195,10 @@ def run(command: str, folder: Path) -> list[str]:
 
 
 def no_jq(text: str) -> bool:
-    """Tell whether text runs jq, and this machine has none."""
     return re.search(r"(^[$>]?|\|) *jq ", text, re.M) is not None and shutil.which("jq") is None
 
 
 def no_matplotlib(text: str) -> bool:
-    """Tell whether text draws a figure, or lists figures, and this machine has no Matplotlib."""
     draws = re.search(r"--figure|\.png\b|\.pdf\b|^ls$", text) is not None
     return draws and importlib.util.find_spec("matplotlib") is None
 

@@ -177,7 +177,6 @@ def frame(name: str, start: float, stop: float) -> str:
 
 
 def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
-    """Return a run as text, upon its paper where that is not the terminal's own."""
     ink, paper, bold = run.look
     style = f"fill:{ink}{';font-weight:bold' * bold}"
     name = looks.setdefault(style, f"c{len(looks)}")

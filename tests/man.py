@@ -89,7 +89,6 @@ def paragraphs(texts: Iterable[str]) -> Iterator[str]:
 
 
 def entry(tag: str, text: str) -> list[str]:
-    """Return a tag in roff, and below it what it means."""
     return [".TP", tag, *(filled(text) or [r"\&"])]
 
 

@@ -37,7 +37,6 @@ class Run(NamedTuple):
         return code
 
     def close(self) -> None:
-        """Ask for the exit code no more."""
         os.close(self.status)
 
 
@@ -50,7 +49,6 @@ class Request(NamedTuple):
     own_session: bool = False
 
     def start(self, streams: Sequence[int]) -> Run:
-        """Start attn with standard input, output and error on these descriptors."""
         status, request = _SERVER.connect_to_new_process([*streams])
         with open(request, "wb") as stream:
             pickle.dump({}, stream)

@@ -104,7 +104,6 @@ class Problem(NamedTuple):
 
 
 def made(kind):
-    """Return the problem of this kind."""
     draw = np.random.default_rng([kind.seed, kind.n_q, kind.n_k, kind.d_k, kind.d_v])
     Q, K = _queries_and_keys(draw, kind)
     V = draw.standard_normal((kind.n_k, kind.d_v))

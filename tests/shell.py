@@ -71,7 +71,6 @@ def _started(command: Sequence[Text], data: bytes = b"", env: Env = None, **more
 
 
 def started(*args: str, env: Env = None, **options: Any) -> "subprocess.Popen[bytes]":
-    """Start `attn ARGS` in a process anew; the options are those of Popen."""
     return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
 
 
@@ -122,12 +121,10 @@ def told(*args: str, env: Env = None) -> str:
 
 
 def record(*args: str, env: Env = None) -> Any:
-    """Return the record that `attn ARGS -f json` writes."""
     return json.loads(told(*args, "-f", "json", env=env))
 
 
 def rows(*args: str) -> list[dict[str, str]]:
-    """Return the rows of the CSV that `attn ARGS -f csv` writes, by their headings."""
     return [*csv.DictReader(io.StringIO(told(*args, "-f", "csv"), newline=""))]
 
 

@@ -48,7 +48,6 @@ class Stage:
         os.close(self.its)
 
     def press(self, *keys: str) -> None:
-        """Press keys, given as what the terminal sends for them."""
         for key in keys:
             os.write(self.terminal, key.encode())
 
@@ -65,7 +64,6 @@ class Stage:
         return True
 
     def screen(self) -> list[str]:
-        """Return the lines of the screen, as a person sees them."""
         if (self.drawn.columns, self.drawn.lines) != (self.columns, self.rows):
             self._draw_anew()
         self.stream.feed(self.shown[self.fed :])

@@ -55,7 +55,6 @@ def test_options_are_typed_anew_where_they_are_not_the_default():
 
 
 def told_by(name):
-    """Return what a bundled file says of itself, as JSON."""
     data = data_path(name).read_bytes()
     about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     return {key: json.loads(value) for key, value in about.items() if value[:1] == "{"}

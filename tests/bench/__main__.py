@@ -29,7 +29,6 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 
 
 def main() -> None:
-    """Measure what was asked for, and print it; nothing depends on what comes out."""
     os.environ.update(ONE_BLAS_THREAD | QUIET)  # before NumPy is loaded: its threads would wait for others
     from tests.bench import attention
 
@@ -71,7 +70,6 @@ def main() -> None:
 
 
 def table() -> None:
-    """Measure every part that speed is judged by, each in a process of its own."""
     from tests.older_processor import in_use, older
 
     narrow = older(in_use())

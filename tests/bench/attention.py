@@ -132,7 +132,6 @@ def race(ours: Side, theirs: Side, pairs: int) -> tuple[list[float], list[float]
 
 
 def _seconds(side: Side, number: int) -> float:
-    """Return the seconds of one call, the mean of `number` calls, while nobody looks for garbage."""
     return timeit(side, timer=time.perf_counter, number=number) / number
 
 

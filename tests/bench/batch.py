@@ -35,7 +35,6 @@ def written(lines: int) -> Iterator[tuple[Path, list[str]]]:
 
 
 def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
-    """Yield the time of two workers over that of one process; of that share of the lines."""
     for what, most, rounds, suffix, options, more, times in (
         ("two workers, summary", 100_000, pairs, ".jsonl", SUMMARY, (), 1.8),
         ("two workers, all fields to Parquet", 30_000, pairs, ".parquet", ("--fields", "all"), (), 1.8),
@@ -52,8 +51,6 @@ def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
 
 
 def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
-    """Yield one form of the lines beside another, in time and bytes; and the memory of many lines."""
-
     def to(name: str, *options: str) -> list[str]:
         return [*attn, *options, "--workers", "1", "-o", str(folder / name)]
 

@@ -44,7 +44,6 @@ def flip(stack, pair):
 
 
 def measure(stack, found):
-    """Return what the head does with each pair, and the means over all."""
     flips = [flip(stack, pair) for pair in found]
     return flips, {name: float(np.mean([one[name] for one in flips])) for name in flips[0]}
 

@@ -92,6 +92,5 @@ def _capped(counts: np.ndarray) -> np.ndarray:
 
 
 def perplexity(model: KneserNey, sentences) -> float:
-    """Return the perplexity per word of some sentences."""
     logs = np.concatenate([np.log(model.probabilities(one)) for one in sentences if len(one)])
     return float(np.exp(-logs.mean()))

@@ -30,7 +30,6 @@ CASES = {  # name: words, keys before, the keys that are timed, seconds allowed 
 
 
 def rows(pairs: int = 60) -> Iterator[Row]:
-    """Yield what a key takes, and a letter that is typed, with nine words on the screen."""
     for what, case, most in (("a key", "9 words", 0.025), ("a typed letter", "9 words, typing", 0.04)):
         yield Row(f"attn live, {what}", "-", measured(case, pairs)[0], [], most)
 

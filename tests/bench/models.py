@@ -94,7 +94,6 @@ WRITERS = {"GPT-2 small": write_gpt2, "BERT base": write_bert}
 
 
 def is_there(*names: str) -> bool:
-    """Tell whether what models are measured beside is installed, and say if it is not."""
     missing = [name for name in names if not importlib.util.find_spec(name)]
     if missing:
         print(f"Models: not measured, because {', '.join(missing)} is not installed.", file=sys.stderr)
@@ -116,7 +115,6 @@ def our_weights(checkpoint: Checkpoint, ids: list[int]) -> list[np.ndarray]:
 
 
 def their_model(folder: str):
-    """Load a model with transformers, and return what computes the weights of all its layers."""
     import torch
     from transformers import AutoModel
 

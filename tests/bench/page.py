@@ -28,7 +28,6 @@ HOVER = """async ([x, y]) => {
 
 
 def rows(pairs: int = 5) -> Iterator[Row]:
-    """Yield what the page of saved weights takes, 268 tokens in 6 layers of 12 heads: processor time, and bytes."""
     what = "page, 268 tokens x 72 heads"
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "page.html")
@@ -48,7 +47,6 @@ def many_heads() -> np.ndarray:
 
 
 def opened(pairs: int = 5) -> Iterator[Row]:
-    """Yield the bytes of pages, and the time that opening a large one and hovering over it take."""
     from tests.browser import Opened, chromium
 
     opening, hovering = [], []

@@ -107,6 +107,5 @@ def peak(command: list[str]) -> float:
 def compared(
     what: str, ours: list[str], against: str, theirs: list[str], to_reach: float, pairs: int, by: str = "cpu"
 ) -> Row:
-    """Measure two commands in turn, by the processor's or the clock's seconds, after a run that does not count."""
     both = [(getattr(ran(ours), by), getattr(ran(theirs), by)) for _ in range(pairs + 1)]
     return Row(what, against, *map(list, zip(*both[1:], strict=True)), to_reach)

@@ -56,8 +56,6 @@ class Case(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of a case."""
-
     ours: Side
     theirs: Side
     check: Callable[[], None] = lambda: None  # compares their answers before anything is timed
@@ -132,13 +130,11 @@ def fused(case: Case, threads: int) -> Sides:
 
 
 def output_alone(case: Case, threads: int) -> Sides:
-    """Return the strongest links of each row, and attn's output alone."""
     mine, output = ours(case, threads), ours(case._replace(job="output"), threads)
     return Sides(mine, output, lambda: _links_agree(*numbers(case)))
 
 
 def one_thread(case: Case, threads: int) -> Sides:
-    """Return attn with two threads, and with one."""
     return _checked(ours(case, 2), ours(case, 1))
 
 

@@ -49,7 +49,6 @@ def attn(folder: str, *options: str, during: Callable[[Run], object] | None = No
 
 
 def with_parts(folder: str, count: int, run: Run) -> None:
-    """Wait until a run has so many parts, or has ended."""
     while len(list(Path(folder).glob("part-*"))) < count and run.poll() is None:
         time.sleep(0.05)
 
@@ -86,7 +85,6 @@ def stopped(name: str, ended: Ended, code: int, why: str) -> Iterator[str]:
 
 
 def campaign(lines: int, kills: int) -> Iterator[str]:
-    """Do all of it in this folder; yield what is wrong."""
     Path("lines.txt").write_text("".join(f"{line}\n" for line in sentences(lines)))
     ended = attn("one", "--workers", str(WORKERS))
     whole = content("one")

@@ -191,7 +191,6 @@ COMMANDS = [command for command in ALL if not command.needs or find_spec(command
 
 
 def laid(command: Command, place: Path) -> Path:
-    """Lay out an empty place for a command, and return the folder that it runs in."""
     shutil.rmtree(place, ignore_errors=True)
     folder = place / "here"
     folder.mkdir(parents=True)

@@ -49,7 +49,6 @@ def faults(base: Baseline) -> Iterator[Fault]:
 
 
 def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
-    """Inject one fault and return what is wrong after it."""
     folder = copied(base.template, place / "run")
     ended = run(base.command.args, folder, environment(folder), fault)
     state = base.command.observe(folder)

@@ -134,7 +134,6 @@ def projected(record, transposed, draw):
 
 
 def possible(record):
-    """Return the mistakes that can be made with an exercise."""
     q, k, v = projected(record, False, None)
     mask = mask_of(record, len(q), len(k))
     scaled = record.get("score", "scaled") == "scaled" and q.shape[1] // record["heads"] > 1

@@ -71,7 +71,6 @@ def changed(metadata: dict[str, object], tensors: Tensors, rng: Random) -> bytes
 
 
 def other(value: object, rng: Random) -> object:
-    """Return something else in the place of a value of the metadata."""
     if isinstance(value, list) and rng.random() < 0.8:
         some = value[: rng.randrange(len(value) + 1)]
         return rng.choice((some, value + value, some[:1] * len(value), rng.sample(value, len(value))))

@@ -232,7 +232,6 @@ def main(reader: str = "", runs: int = 400_000, seed: int = 14) -> None:
 
 
 def _apart(name: str, runs: int, seed: int) -> int:
-    """Fuzz a reader in a process of its own; return how many failures there were."""
     options = ["--reader", name, f"--runs={runs}", f"--seed={seed}"]
     command = [sys.executable, "-m", "tests.fuzz.guided", *options]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")

@@ -51,7 +51,6 @@ class Stage(NamedTuple):
         return {f"XDG_{name.upper()}_HOME": str(self.folder / name) for name in ("cache", "data")}
 
     def kept(self, pattern: str) -> list[Path]:
-        """Return what attn keeps there under names like that."""
         return [*self.folder.glob(f"*/attn/vectors/{pattern}")]
 
     def clear(self) -> None:
@@ -217,7 +216,6 @@ def _rewrite(on: Stage, rng: Random) -> None:
 
 
 def shown(fault: str, outcomes: Iterator[Outcome]) -> int:
-    """Print how the runs of a fault ended, and what was lost; return how much."""
     told = [*outcomes]
     lost = [one for _, wrong in told for one in wrong]
     print(f"{fault:<30}{len(told):>5} runs{len(lost):>5} lost")

@@ -110,7 +110,6 @@ def _matrices() -> list[np.ndarray]:
 
 
 def _with_words(found: Iterable[bytes]) -> list[Files]:
-    """Return files beside which their words stand."""
     return [{MAIN: data, ".words": "\n".join(WORDS).encode() + b"\n"} for data in found]
 
 
@@ -271,7 +270,6 @@ def _kvs() -> list[Files]:
 
 
 def _mixed(data: bytes, rng: Random) -> bytes:
-    """Return the start of one file before the rest of another."""
     start, rest = rng.choice(EVERY), rng.choice(EVERY)
     cut = rng.choice((1, 2, 4, 6, 8, 9, 10, rng.randrange(len(start) + 1)))
     data = rng.choice(STARTS) if rng.random() < 0.2 else start[:cut]
