@@ -88,6 +88,7 @@ def importers(library):
 
 
 TOKENIZERS = "models.checkpoints.tokenizer_child"  # the script of a separate process, which nobody imports
+DRAWN = ("matplotlib", "textual")
 WITHIN = {"torch": [], "dask": ["batch.scheduler"], "distributed": ["batch.scheduler"]}
 WITHIN |= {"fsspec": ["batch.storage"], "tokenizers": [TOKENIZERS]}
 
@@ -99,16 +100,14 @@ def test_a_heavy_library_is_imported_in_a_function_of_one_module_or_of_none():
     assert not [name for name, tree in trees().items() if f"attn_cli.{TOKENIZERS}" in imported(tree)]
 
 
-def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
-    found = [name for name, tree in trees().items() if "matplotlib" in foreign(tree)]
-    assert found and all(name.startswith("render.figures") for name in found)
+def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw_and_textual_by_four_modules():
+    used = {
+        library: {name for name, tree in trees().items() if library in foreign(tree)} for library in DRAWN
+    }
+    assert used["matplotlib"] and all(name.startswith("render.figures") for name in used["matplotlib"])
     ran = python("import attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)")
     assert ran.out == "False\n", ran.err
-
-
-def test_textual_is_imported_by_four_modules():
-    at_all = {name for name, tree in trees().items() if "textual" in map(unit, imported(tree))}
-    assert at_all == {"live.app", "live.guest", "live.keys", "live.text_line"}
+    assert used["textual"] == {"live.app", "live.guest", "live.keys", "live.text_line"}
 
 
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}

@@ -34,13 +34,12 @@ def written(lines: int) -> Iterator[tuple[Path, list[str]]]:
         yield Path(name), [*ATTN, "batch", str(path)]
 
 
-def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
-    for what, most, rounds, suffix, options, more, times in (
+def rows(pairs: int = 3) -> Iterator[Row]:
+    for what, lines, rounds, suffix, options, more, times in (
         ("two workers, summary", 100_000, pairs, ".jsonl", SUMMARY, (), 1.8),
         ("two workers, all fields to Parquet", 30_000, pairs, ".parquet", ("--fields", "all"), (), 1.8),
         ("Dask, two workers, summary", 1_000_000, 1, "/", SUMMARY, ("--engine", "dask"), 1.7),
     ):
-        lines = int(most * share)
         with written(lines) as (folder, attn):
             ours, theirs = (
                 [*attn, *options, "--workers", workers, "-o", f"{folder}/{workers}{suffix}", *also]
