@@ -38,7 +38,7 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{4,}(?:e-?\d+)?")
 
 
 class DocsError(Exception):
-    """A block that cannot be run or shown, or a page that changed while it was being written."""
+    """A block that cannot be run or shown."""
 
 
 # The reference
@@ -246,8 +246,7 @@ def modules() -> list[str]:
 
 
 def pages() -> list[Path]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in found if page.exists() and page != REFERENCE]
+    return [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page != REFERENCE]
 
 
 def linked_pages() -> list[Path]:
@@ -256,8 +255,7 @@ def linked_pages() -> list[Path]:
 
 def broken_links(page: Path) -> list[str]:
     """Return the relative links of a page that lead to no file, or to no heading of one."""
-    broken = []
-    text = _prose(page)
+    broken, text = [], _prose(page)
     links = re.findall(r"\]\(\s*<?([^)\s>]+)", text) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", text, re.M)
     for link in links + re.findall(r'\bsrc(?:set)?="([^"]*)"', text):
         if re.match(r"[a-z][a-z0-9+.-]*:", link, re.I):
@@ -291,8 +289,7 @@ def _prose(page: Path, code: bool = False) -> str:
 
 def stale(page: Path, write: bool = False) -> str:
     """Return what would change in a page, as a diff; with `write`, change it."""
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    name = str(page.relative_to(ROOT))
+    old, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     try:
         new = reference(old) if page == REFERENCE else rewritten(old)
     except DocsError as error:
@@ -300,8 +297,6 @@ def stale(page: Path, write: bool = False) -> str:
     if new == old:
         return ""
     if write:
-        if page.exists() and page.read_text(encoding="utf-8") != old:
-            raise DocsError(f"{name} changed while it was being written: try again.")
         page.write_text(new, encoding="utf-8")
     diff = difflib.unified_diff(old.splitlines(), new.splitlines(), name, "as it should be", n=1, lineterm="")
     return "\n".join(diff)

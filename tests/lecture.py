@@ -193,10 +193,8 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
 def changed() -> Iterator[tuple[Path, bytes]]:
     """Yield the cast and the picture where the recording is not that of today, as they should be."""
     old, new = CAST.read_text(encoding="utf-8") if CAST.exists() else "", written(record())
-    seen = (screens(events_of(cast)) for cast in (old, new))
-    one, other = (
-        [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in each] for each in seen
-    )
+    texts = lambda rows: ["".join(run.text for run in row) for row in rows]  # noqa: E731
+    one, other = ([(at, texts(rows)) for at, rows in screens(events_of(cast))] for cast in (old, new))
     cast = old if one == other else new  # colours differ a little between processors
     for path, text in {CAST: cast, PICTURE: drawn(cast)}.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:

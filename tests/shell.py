@@ -31,9 +31,7 @@ SGR = re.compile("\x1b\\[[0-9;]*m")
 # What Python reads when it starts: such a run is a process started anew. Streams of another encoding are made anyway.
 _OF_PYTHON = re.compile("PYTHON(?!IOENCODING$).*|LC_.*|LANG.*|_ATTN_COMPLETE")
 # What would change how attn looks or computes; a test that wants one says so. Raw standard streams change nothing.
-_OURS = re.compile(
-    "_?ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON(?!UNBUFFERED$).*"
-)
+_OURS = re.compile("_?ATTN_.*|.*COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON(?!UNBUFFERED$).*")
 
 
 class Ran(NamedTuple):
@@ -64,9 +62,8 @@ def attn(*args: Text, input: Text = b"", env: Env = None, cwd: Folder = None, ti
 
 
 def _started(command: Sequence[Text], data: bytes = b"", env: Env = None, **more: Any) -> Ran:
-    done = subprocess.run(
-        command, input=data, capture_output=True, env=surroundings(env), **({"timeout": 60} | more)
-    )
+    how = {"timeout": 60, "env": surroundings(env)} | more
+    done = subprocess.run(command, input=data, capture_output=True, **how)
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 

@@ -67,9 +67,7 @@ def weights_by_hand(made, h, words):
     return exps / exps.sum(axis=1, keepdims=True)
 
 
-def write(
-    path, made: dict, vectors: VectorTable, heads: list[str], facts: dict | None = None, always: bool = False
-) -> str:
+def write(path, made: dict, vectors: VectorTable, heads: list[str], facts=None, always=False) -> str:
     with open(path, "wb") as stream:
         write_model(stream, made, vectors.name, vectors.fingerprint(), always, heads, facts or {})
     return str(path)

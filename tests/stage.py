@@ -23,9 +23,7 @@ LIMIT = 60.0  # seconds: far more than any answer takes, also on a busy machine
 class Stage:
     """A run of attn on a terminal of its own, which is the terminal of its session, too."""
 
-    def __init__(
-        self, *args: str, columns: int = 80, rows: int = 24, env: Env = None, stdin: int | None = None
-    ):
+    def __init__(self, *args: str, columns=80, rows=24, env: Env = None, stdin: int | None = None):
         self.terminal, its = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(its)

@@ -21,12 +21,9 @@ from typing import NamedTuple
 import typer
 
 from attn_cli.errors import AttnError
-from tests.fuzz.mutate import (
-    IN_MEMORY,
-    peak,
-    place,
-)  # and no more of attn: what is loaded is not instrumented
+from tests.fuzz.mutate import IN_MEMORY, peak, place
 
+# Of attn no more is imported here: what is loaded is not instrumented.
 FOUND = Path(__file__).with_name("found")
 SHIPPED = [path.read_bytes() for path in sorted(Path(__file__).parents[2].glob("data/examples/*.json"))]
 PIECE = 128  # bytes that the readers of vectors take for a large file
@@ -64,9 +61,7 @@ def _vectors() -> Reader:
     return read
 
 
-def _of(
-    module: str, name: str, seeds: Callable[[], list[bytes]], *more: object, of_bytes: bool = False
-) -> Target:
+def _of(module: str, name: str, seeds: Callable[[], list[bytes]], *more: object, of_bytes=False) -> Target:
     """Return a reader that is called with a path, or bytes; it is loaded when it is to be instrumented."""
 
     def load() -> Reader:
@@ -154,7 +149,7 @@ TARGETS: dict[str, Target] = {
     "matrices": _of("inputs.matrices", "read_given", lambda: SHIPPED + _printed() + _arrays()),
     "answers": _of("teach.submission", "read_submission", lambda: SHIPPED + _printed()),
     "saved weights": _of(
-        "inputs.saved_weights", "read_saved", lambda: _printed() + _arrays(), "saved", of_bytes=True
+        "inputs.saved_weights", "read_saved", lambda: _printed() + _arrays(), "x", of_bytes=True
     ),
     "learned model": _of("models.model_file", "read_model", _models),
     "checkpoint": Target("models.checkpoints", _checkpoint, _checkpoints),

@@ -110,9 +110,8 @@ def _index_wrong(on: Stage, path: Path) -> str:
         return f"no sound index is kept: {error!r}"
     source = SourceFile.at(on.file)
     taken = str(cache.index_path(source.path)) == str(path) and cache.WordIndex.of(source, "text")
-    lengths = [len(line) + 1 for line in on.content.split(b"\n")]
-    is_right = places == [0, *itertools.accumulate(lengths[:-2])]
-    return "the kept index has wrong places" if taken and not is_right else ""
+    right = itertools.accumulate(map(len, on.content.splitlines(keepends=True)), initial=0)
+    return "the kept index has wrong places" if taken and places != [*right][:-1] else ""
 
 
 def noise(said: str) -> list[str]:
@@ -182,17 +181,16 @@ def changing(on: Stage, runs: int, seed: int) -> Iterator[Outcome]:
     """The file shrinks, grows and is rewritten while words are looked up in it."""
     rng = Random(seed)
     on.clear()
-    for run in range(0, runs, 4):
+    for _ in range(0, runs, 4):
         nearest = ("nearest", f"w{rng.randrange(on.lines)}", "-e", str(on.file), "--top", "3")
         kinds = (nearest, ("info", str(on.file)), ("import", str(on.file), "--name", "x"))
-        running = [(verb, on.run(*verb)) for verb in rng.choices(kinds, k=4)]
-        while any(process.poll() is None for _, process in running):
+        running = [on.run(*verb) for verb in rng.choices(kinds, k=4)]
+        while any(process.poll() is None for process in running):
             _rewrite(on, rng)
             time.sleep(rng.choice((0.01, 0.1, 0.5)))
-        for verb, process in running:
-            end, said = ended(process)
+        for end, said in map(ended, running):
             is_allowed = end in ("exit 0", "exit 65", "exit 66")
-            yield end, noise(said) + ([] if is_allowed else [f"run {run} {verb}: {end}: {said[-300:]}"])
+            yield end, noise(said) + ([] if is_allowed else [f"{end}: {said[-300:]}"])
     on.file.write_bytes(on.content)
     yield "all is as it was", unsound(on)
 
