@@ -3,12 +3,11 @@
 `python -m tests.same_output OLD_ATTN NEW_ATTN` runs under both the commands of the docs, those of the tests' texts, in
 another format each, and those below, in fresh folders of one name with the same files in them. It tells what differs:
 exit code, standard output, standard error, files; of commands that differ in the same lines once. The exit code is 1 if
-anything differs. `--list` prints them.
+anything differs.
 
 What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
 """
 
-import argparse
 import itertools
 import re
 import shlex
@@ -25,6 +24,7 @@ from pathlib import Path
 from threading import current_thread
 
 import numpy as np
+import typer
 
 from tests import docs
 from tests.cli.tables import apart, told
@@ -212,19 +212,12 @@ def difference(old: Ran, new: Ran) -> tuple[str, ...]:
     return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("attn", nargs="*", metavar="OLD_ATTN NEW_ATTN", help="attn as it was and as it is")
-    parser.add_argument("--only", default="", metavar="SUBSTRING", help="only the commands that hold this")
-    parser.add_argument("--list", action="store_true", help="print the commands, and run none")
-    args = parser.parse_args()
-    chosen = [command for command in dict.fromkeys(commands()) if args.only in command]
-    if args.list:
-        print("\n".join(chosen))
-        return 0
-    sides = [Path(found).absolute() for found in map(shutil.which, args.attn) if found]
-    if len(sides) != 2:
-        parser.error("Give the paths of two programs, OLD_ATTN and NEW_ATTN.")
+def main(old_attn: str, new_attn: str, only: str = "") -> None:
+    """Compare two programs over all commands, or those that hold some letters."""
+    chosen = [command for command in dict.fromkeys(commands()) if only in command]
+    sides = [
+        Path(shutil.which(one) or sys.exit(f"There is no {one}.")).absolute() for one in (old_attn, new_attn)
+    ]
     codes, alike = Counter(), defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
         files = Path(folder, "files")
@@ -242,8 +235,8 @@ def main() -> int:
         print(*lines[:SHOWN], *["..."][: len(lines) > SHOWN], sep="\n")
     print("\nExit codes:", ", ".join(f"{code} ({codes[code]})" for code in sorted(codes, key=int)))
     print(f"{len(chosen)} commands, {sum(map(len, alike.values()))} differ")
-    return 1 if alike else 0
+    sys.exit(bool(alike))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

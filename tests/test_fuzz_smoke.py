@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and for
 @pytest.mark.parametrize("name", NAMES)
 @like_cases
 def test_damaged_files_end_in_a_sentence_and_never_in_a_wrong_vector(name):
-    outcome = apart(name, CASES // len(NAMES) + 1, 7, None)
+    outcome = apart(name, CASES // len(NAMES) + 1, 7)
     assert not outcome.crashed, "\n".join(first for _, first in outcome.crashes.values())
     assert 0 < outcome.opened < outcome.cases
 

@@ -20,7 +20,7 @@ from tests.bench.row import HEAD, ONE_BLAS_THREAD
 PARTS = {
     "startup": "startup.rows", "core": "attention.judged", "models": "models.passes", "page": "page.rows",
     "live": "live.rows", "batch": "batch.rows", "models_on_disk": "models.on_disk",
-    "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways", "dask": "batch.beside_dask",
+    "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways",
     "live_keys": "live.every_case",
 }  # fmt: skip
 # What the table has of them, and whether it computes enough to be measured with AVX2 alone too.

@@ -66,21 +66,6 @@ def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
     yield Row(f"peak of {10 * lines:,} lines", f"of {lines:,}", many, few, 1.05, "B")
 
 
-def beside_dask(pairs: int = 1, lines: int = 1_000_000) -> Iterator[Row]:
-    """Yield two workers of a cluster that is started, beside two processes; the bytes must be the same."""
-    from tests.batch.folders import content
-    from tests.machines import Machines
-
-    with written(lines) as (folder, attn), Machines(2) as machines:
-        attn += ["--force", *SUMMARY]
-        dask = [*attn, "--engine", "dask", "--scheduler", machines.address, "-o", f"{folder}/many/"]
-        two = [*attn, "--workers", "2", "-o", f"{folder}/one/"]
-        what = f"a cluster, two workers, {lines:,} lines"
-        yield compared(what, dask, "two processes", two, 1 / 0.8, pairs, "clock")
-        one, many = (content(str(folder / name)) for name in ("one", "many"))
-        print(f"{len(one)} files: {'the same bytes' if one == many else 'OTHER BYTES'}")
-
-
 def costs(lines: int) -> None:
     """Print how many lines a second of a processor takes, and the bytes of a line, with several fields and forms."""
     print(f"{'fields':<28}{'form':<12}{'lines a second':>16}{'bytes a line':>16}")

@@ -1,4 +1,4 @@
-"""Many cases of one reader: written, opened, asked and counted, and what crashes kept."""
+"""Many cases of one reader: written, opened, asked and counted, and the first of what crashes told."""
 
 import os
 import resource
@@ -19,10 +19,9 @@ from attn_cli.errors import AttnError
 from tests.fuzz import cases as vectors, gguf, seeds
 from tests.fuzz.cases import Broken
 from tests.fuzz.mutate import IN_MEMORY, place
-from tests.fuzz.seeds import Files, beside
+from tests.fuzz.seeds import beside
 
 LONGEST = 5.0  # seconds of a case; what takes longer hangs
-ENOUGH = 3  # files of one kind of crash are kept
 MEMORY = 4 << 30  # bytes that a campaign may take; what wants more is a crash
 
 NAMES = tuple(seeds.READERS)
@@ -47,19 +46,19 @@ class Hangs(BaseException):
     """A case takes longer than LONGEST."""
 
 
-def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
+def apart(name: str, cases: int, seed: int) -> Outcome:
     """Run a reader's cases in a process of their own, whose death would be a crash too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python 3.12 and later: a test's worker has threads
         bounds = (resource.RLIMIT_AS, (MEMORY, MEMORY))
         with ProcessPoolExecutor(1, get_context("fork"), resource.setrlimit, bounds) as pool:
             try:
-                return pool.submit(campaign, name, cases, seed, save).result()
+                return pool.submit(campaign, name, cases, seed).result()
             except BrokenProcessPool:
                 return Outcome(name, cases, crashes={"the process died": (1, "")})
 
 
-def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
+def campaign(name: str, cases: int, seed: int) -> Outcome:
     """Run a reader's cases; the same seed gives the same."""
     reader, use = (gguf.reader(name), gguf.use) if name in gguf.NAMES else (seeds.READERS[name], vectors.use)
     outcome = Outcome(name, cases)
@@ -82,7 +81,10 @@ def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outc
                 if warned:
                     raise Broken(warned[0])
             except (Exception, Hangs) as error:
-                _keep(outcome, number, error, files, save)
+                where = place(error)
+                count, first = outcome.crashes.get(where, (0, ""))
+                told = f"case {number}\n" + "".join(traceback.format_exception(error))
+                outcome.crashes[where] = (count + 1, first or told)
     return outcome
 
 
@@ -107,18 +109,3 @@ def _place() -> Iterator[tuple[Path, list[str]]]:
         os.environ["XDG_CACHE_HOME"] = f"{made}/cache"
         yield Path(made, "fuzz.dat"), warned
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, save: Path | None) -> None:
-    """Count a crash under the place where it happened, and save the first few of each."""
-    where = place(error)
-    count, first = outcome.crashes.get(where, (0, ""))
-    told = f"case {number}\n" + "".join(traceback.format_exception(error))
-    outcome.crashes[where] = (count + 1, first or told)
-    if save is None or count >= ENOUGH:
-        return
-    folder = save / f"{outcome.reader}-{number}".replace(" ", "-").replace("'", "").replace(",", "")
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, data in files.items():
-        beside(folder / "fuzz.dat", suffix).write_bytes(data)
-    (folder / "traceback.txt").write_text(told, errors="backslashreplace")
