@@ -41,9 +41,6 @@ class DocsError(Exception):
     """A block that cannot be run or shown."""
 
 
-# The reference
-
-
 def commands() -> dict[tuple[str, ...], Any]:
     """Return every command and subcommand of attn by its words, in the order of `attn --help`."""
     app: Any = typer.main.get_command(cli._app())
@@ -106,9 +103,6 @@ def variables(known: dict[tuple[str, ...], Any]) -> tuple[str, list[tuple[str, s
     return f"{', '.join(usual[:-1])} and {usual[-1]}", rows
 
 
-# Blocks within a page
-
-
 class Fence(NamedTuple):
     """A fenced block: where its first and its last inner line stand, its language, the comment before it."""
 
@@ -159,11 +153,7 @@ def rewritten(text: str) -> str:
 
 
 def session(body: list[str], folder: Path, limit: int | None = None, digits: int = 9) -> list[str]:
-    """Run each `$ command` of a block (`> ` continues it) and return the block with what they print.
-
-    An output that differs only in how numbers are rounded is kept as it stands: processors differ. So is the output
-    of a command that needs jq, or Matplotlib, where there is none.
-    """
+    """Run each `$ command` of a block and return the block with what they print, but for other roundings."""
     starts = [n for n, line in enumerate(body) if line.startswith("$ ")]
     new = body[: starts[0] if starts else None]
     for start, stop in zip(starts, [*starts[1:], len(body)], strict=True):
@@ -240,9 +230,6 @@ def modules() -> list[str]:
             files[f"{name}.py"] = path.with_suffix(".py")
     told = {name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for name, path in files.items()}
     return [f"{name:<18} {text.partition(chr(10))[0]}" for name, text in told.items()]
-
-
-# Pages and links
 
 
 def pages() -> list[Path]:

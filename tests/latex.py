@@ -1,8 +1,7 @@
-"""Compile what `-f latex` writes: `python -m tests.latex` (needs pdflatex; not part of the tests).
+"""Compile what `-f latex` writes, alone and inside other documents: `python -m tests.latex [FOLDER]` (needs pdflatex).
 
-Each command line below is run, and what it writes is compiled alone and inside a document of another class. It
-fails on any error, and on anything that stands out over the edge by more than a few points. With a folder as its
-argument it leaves the PDF files there, to be looked at.
+It fails on any error, and on anything that stands out over the edge by more than a few points. The PDF files stay in
+the folder.
 """
 
 import os

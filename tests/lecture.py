@@ -1,8 +1,6 @@
 """The recorded lecture: docs/lecture/script.txt replayed on a terminal, as a cast of asciinema and an SVG that moves.
 
-`python -m tests.docs` says whether the screens of the cast are those of today; with `--write` it records them anew.
-Nothing in a recording depends on when or how fast it was made: typing and looking take the time that the script gives
-them.
+`python -m tests.docs --write` records it anew; nothing in it depends on when or how fast that was.
 """
 
 import json
@@ -40,9 +38,6 @@ class Run(NamedTuple):
     column: int
     text: str
     look: tuple[str, str, bool]  # ink, paper, bold
-
-
-# The cast
 
 
 def record() -> list[Event]:
@@ -119,9 +114,6 @@ def runs(row: Any) -> Iterator[Run]:
             yield Run(columns[0], text, one)
 
 
-# The picture
-
-
 def drawn(cast: str) -> str:
     """Return a cast as an SVG whose rows come and go by CSS; where motion is unwelcome the first full screen stays."""
     events = events_of(cast)
@@ -185,9 +177,6 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
     if not run.text.strip():
         return below
     return f'{below}<text class="{name}" x="{x:g}" y="{y + 13}" textLength="{width:g}">{escape(run.text, False)}</text>'
-
-
-# Up to date?
 
 
 def changed() -> Iterator[tuple[Path, bytes]]:

@@ -1,8 +1,7 @@
 """The default tests as on an older processor: `python -m tests.older_processor [ARGUMENTS OF PYTEST]`.
 
-OpenBLAS takes its kernels for Haswell, and NumPy leaves out its loops above AVX2, so that last bits come out as they do
-where there is no AVX-512. Both read the environment when they are loaded, and what the tests start inherits it. Whether
-it takes effect is seen in a process of its own before pytest starts.
+OpenBLAS takes its kernels for Haswell, and NumPy leaves out its loops above AVX2: last bits come out as they do where
+there is no AVX-512. Whether the variables take effect is seen in a process of its own before pytest starts.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The pictures of the documentation: docs/pictures/commands.txt says which command draws each.
 
-`python -m tests.docs` checks them, and with `--write` draws anew those that are out of date. A figure needs Matplotlib
-and a page Chromium; where these are missing, its picture is left as it is.
+A figure needs Matplotlib and a page Chromium; where these are missing, its picture is left as it is.
 """
 
 import math

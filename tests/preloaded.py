@@ -1,8 +1,7 @@
 """attn in forks of one process that has loaded it: a run costs what it does, and not what importing costs.
 
-Such a run has its own process, streams, environment and folder. What depends on how Python itself starts (locale,
-PYTHON* variables) and start-up itself are tested in processes started anew. The process that forks is that of
-multiprocessing, which tells a run's number and exit code.
+What depends on how Python itself starts (locale, PYTHON* variables) is tested in processes started anew. The process
+that forks is that of multiprocessing, which tells a run's number and exit code.
 """
 
 import fcntl

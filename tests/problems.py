@@ -1,7 +1,6 @@
 """Problems of attention of every kind, and how near the fast ways come to the readable core.
 
-`made` makes one from a few words and a seed; `compared` solves it every way. Tests draw them with Hypothesis,
-`python -m tests.fuzz.attention` by the thousand.
+`made` makes one from a few words and a seed; `compared` solves it every way.
 """
 
 import math

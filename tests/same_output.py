@@ -1,11 +1,8 @@
 """What two versions of attn print, write and exit with, side by side: for changes that must change nothing.
 
 `python -m tests.same_output OLD_ATTN NEW_ATTN` runs under both the commands of the docs, those of the tests' texts, in
-another format each, and those below, in fresh folders of one name with the same files in them. It tells what differs:
-exit code, standard output, standard error, files; of commands that differ in the same lines once. The exit code is 1 if
-anything differs.
-
-What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
+another format each, and those below, in fresh folders with the same files. Commands that differ in the same lines are
+told once. What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
 """
 
 import itertools

@@ -43,10 +43,7 @@ class Ran(NamedTuple):
 
 
 def surroundings(env: Env = None) -> dict[str, str]:
-    """Return a plain environment, changed by `env`; a value of None takes a variable away.
-
-    Whatever the folder that attn is run in, it is the attn under test.
-    """
+    """Return a plain environment for the attn under test, changed by `env`; None takes a variable away."""
     made = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
     made |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(env or {})
     made["PYTHONPATH"] = os.pathsep.join(filter(None, [made.get("PYTHONPATH"), ROOT]))

@@ -1,8 +1,6 @@
-"""The documentation as a site: built strictly, and every link of it followed.
+"""The documentation as a site, built strictly by MkDocs: `python -m tests.site [FOLDER]` (the extra `site`).
 
-`python -m tests.site` builds it into a temporary folder and exits with 1 where MkDocs has a warning, a link leads
-nowhere, or a page would load anything from another server; `python -m tests.site FOLDER` keeps it. It needs the extra
-`site`.
+The exit code is 1 where a link leads nowhere, or a page would load anything from another server.
 """
 
 import os

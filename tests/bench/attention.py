@@ -68,11 +68,7 @@ GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
 
 
 def chosen(groups=(), everything=False, tokens: int | None = None, threads: int = 1) -> list[Case]:
-    """Return the cases of a run: those that take about a minute, or all, or all of some groups.
-
-    With `tokens` every case but a drawing has that size. The ratios to reach hold only for the sizes above and
-    one thread.
-    """
+    """Return the cases of a run; the ratios to reach hold only for the sizes above and one thread."""
     every = everything or bool(groups) or tokens is not None
     cases = [one for one in CASES if (not groups or one.group in groups) and (every or one.tokens < LONG)]
     if tokens is not None:
@@ -136,11 +132,7 @@ def _seconds(side: Side, number: int) -> float:
 
 
 def peak(case: Case) -> int:
-    """Return the peak bytes of one call beyond Q, K and V, its answer included; for a fresh process.
-
-    NumPy has multiplied and exponentiated once before, so that the buffers that its libraries allocate once a process
-    do not count. attn itself has not run: every buffer that it allocates, and keeps, counts.
-    """
+    """Return the peak bytes of one call beyond Q, K, V and NumPy's own buffers; for a fresh process."""
     call = sides.ours(case, 1)
     Q, K, V = sides.numbers(case._replace(tokens=min(case.tokens, 512), heads=1))
     scores = Q @ K.T

@@ -1,9 +1,8 @@
 """Pairs of sentences whose pronoun changes its noun: `python -m tests.bench.flips MODEL FILE...`.
 
-Lines 2n and 2n + 1 of a file of passages are a pair: one or two other words, and the pronoun stands for the second of
-two nouns and no longer for the first. `tests/models/flips-dev.jsonl` is for choosing a model, `flips-test.jsonl` for
-saying how good it is. A sentence is right where the right noun has more of the pronoun's attention than the other one;
-`first` is the first noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
+Lines 2n and 2n + 1 of a file are a pair: the pronoun stands for the second of two nouns and no longer for the first. A
+sentence is right where the right noun has more of the pronoun's attention than the other one; `first` is the first
+noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
 """
 
 import json

@@ -1,8 +1,6 @@
-"""How long attn live takes from a key to the new screen, on a terminal of its own, as people run it.
+"""How long attn live takes from the byte of a key to the last byte of the screen that answers it, on a terminal.
 
-The time is that from the byte of a key to the last byte of the screen that answers it: the slowest of all ways to
-measure it. Beside it stands the processor time that attn takes for a key, in all its threads: on a busy machine the
-wall says more about the others.
+Beside it stands the processor time that attn takes for a key: on a busy machine the wall says more about the others.
 """
 
 import re

@@ -1,9 +1,8 @@
-"""Models on disk beside transformers, which loads a model as it does unless told otherwise; models of random numbers.
+"""Models on disk, of random numbers, beside transformers, which loads a model as it does unless told otherwise.
 
-They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), are written to a temporary
-folder, and read from the page cache. `passes`: in one process, loaded before. `on_disk`: whole processes on safetensors
-and GGUF (8 GB of disk); their peak memory is held against the size of the file and 1.3 times the largest layer in
-float32.
+They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), and are read from the page
+cache. `passes`: in one process, loaded before. `on_disk`: whole processes (8 GB of disk), whose peak memory is held
+against the size of the file and 1.3 times the largest layer in float32.
 """
 
 import importlib.util

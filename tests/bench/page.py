@@ -1,7 +1,6 @@
-"""The interactive page's size and speed. Opening and hovering need playwright and Chromium.
+"""The interactive page's size and speed; opening it and hovering over it need playwright and Chromium.
 
-A large page holds the weights of 12 layers of 12 heads over 512 tokens. Opening lasts from the request to the drawn
-page; hovering lasts from the pointer's move, over the matrix, to the next frame.
+Opening lasts from the request to the drawn page; hovering from the pointer's move, over the matrix, to the next frame.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """The two sides of a race: attn and its opponent, each at its fastest, on the same numbers.
 
-Their answers are compared before anything is timed: a fast wrong answer is worth nothing. A side is a function
-without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
+Their answers are compared before anything is timed: a fast wrong answer is worth nothing.
 """
 
 import io
@@ -40,10 +39,7 @@ NUMBER = re.compile(r"(?<![\w.])(?:\.\d+|1\.00)")
 
 
 class Case(NamedTuple):
-    """One thing to measure: what attn does (the job), against whom, how large, and the ratio to reach.
-
-    Q, K and V are (heads, tokens, dim). The group is the part of the benchmark that the case belongs to.
-    """
+    """One thing to measure: its part of the benchmark, what attn does, against whom, the ratio to reach, how large."""
 
     group: str
     job: str
@@ -151,11 +147,7 @@ def beside_another(case: Case, threads: int) -> Sides:
 
 
 def floor(case: Case, threads: int) -> Sides:
-    """Return attn, and the lower bound of attention in NumPy: the two matrix products and the exponential alone.
-
-    The bound has tiles of attn's own size, always in the same memory. No row is shifted, summed or divided; under a
-    causal mask tiles that are all masked are left out.
-    """
+    """Return attn, and the two matrix products and the exponential alone, in tiles of attn's size."""
     Q, K, V = numbers(case)
     wide = min(case.tokens, streaming.TILE_KEYS)
     rows = min(case.tokens, streaming.TILE // (streaming.TILE_KEYS * Q.itemsize))
@@ -189,10 +181,7 @@ def _checked(mine: Side, theirs: Side) -> Sides:
 
 
 def agree(mine: object, theirs: object) -> None:
-    """Raise AttnError unless two answers are the same: (weights, output), (None, output), or an output.
-
-    Where one side gives no weights, only the outputs are compared.
-    """
+    """Raise AttnError unless two answers, (weights, output) or an output, are the same in what both have."""
     answers = (answer if isinstance(answer, tuple) else (answer,) for answer in (mine, theirs))
     one, other = ([np.asarray(part) for part in parts[::-1] if part is not None] for parts in answers)
     for a, b, absolute in zip(one, other, ABSOLUTE, strict=False):
@@ -213,10 +202,7 @@ def _links_agree(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> None:
 
 
 def drawing(case: Case, threads: int) -> Sides:
-    """Return attn, and rich.table.Table of Text cells, which draw tokens x tokens weights in full colour on one page.
-
-    rich.table.Table is at its best: no box, no padding, styles made once.
-    """
+    """Return attn, and rich.table.Table at its best (no box, no padding, styles made once), which draw weights."""
     n = case.tokens
     weights = np.random.default_rng(0).dirichlet(np.ones(n), n)
     tokens = [f"w{i}" for i in range(n)]

@@ -1,8 +1,7 @@
 """A run on a Dask cluster, disturbed: `python -m tests.faults.cluster [--lines N] [--kills N]`.
 
 Its workers are killed again and again, its scheduler once, its disk is full once. After each of them the parts and the
-manifest must be those of an undisturbed run on one machine, byte for byte: nothing lost, nothing twice. The disk is a
-small tmpfs where one can be mounted, else a limit of the size of files.
+manifest must be those of an undisturbed run on one machine, byte for byte.
 """
 
 import os

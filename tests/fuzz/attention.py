@@ -1,9 +1,7 @@
 """Attention by the thousand: every fast way beside the readable core, as a share of what they may differ by.
 
 `python -m tests.fuzz.attention [--problems N]` draws problems of every kind in tests/problems.py: nine of ten small, on
-tiles so tiny that each problem has many, one of ten large enough for tiles of the real size. What they may differ by
-is 1e-6 in float32 and 1e-12 in float64, times the largest score where that is above 1. The smallest problem that fails
-is told.
+tiny tiles, one of ten large enough for tiles of the real size. The smallest problem that fails is told.
 """
 
 import typer

@@ -1,7 +1,6 @@
 """GGUF files of models: a small one of each architecture, with a tokenizer of its kind, is spoilt or written anew.
 
-Spoilt are mostly the headers: counts, offsets, types, metadata and strings. A file that is written anew is sound, and
-of a model that is not: it has other values and tensors.
+Spoilt are mostly the headers. A file that is written anew is sound, and of a model that is not.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""Fuzzing led by coverage: `python -m tests.fuzz.guided [--reader NAME] [--runs N]`.
+"""Fuzzing led by coverage: `python -m tests.fuzz.guided [--reader NAME] [--runs N]` (pip install atheris).
 
-It needs atheris, which is not a dependency (pip install atheris). A reader that takes a stranger's file joins by a line
-in TARGETS. A case may take two seconds, and memory for its file and 64 MB more. What is found is kept in
-tests/fuzz/found/READER, which every later campaign begins with.
+A reader that takes a stranger's file joins by a line in TARGETS. What is found is kept in tests/fuzz/found/READER,
+with which every later campaign begins.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Faults while vectors are imported and read: `python -m tests.fuzz.kill [--runs N]`.
 
-Killed at any moment, interrupted, not allowed to write, a file that changes under its reader. What is promised: the
-user's file is as it was, and the cache holds a sound index, or none. Full disks are a matter of tests/faults.
+Whatever happens, the user's file is as it was, and the cache holds a sound index, or none.
 """
 
 import contextlib
