@@ -89,8 +89,6 @@ def test_prose_is_wrapped_or_has_one_sentence_a_line(name):
     assert long_lines((docs.ROOT / name).read_text(encoding="utf-8")) == []
 
 
-# The machine that writes the pages.
-
 LISTED = "```console\n$ seq 3\n1\n2\n3\n```\n"
 SHARED = "```console\n$ printf 'a\\nb\\n' \\\n>   > file\n```\n\n```console\n$ cat file | head -1\na\n```\n"
 LIMITED = "<!-- first 2 lines -->\n```console\n$ seq 9\n{}```\n\n"
@@ -169,8 +167,6 @@ def test_a_stale_page_is_reported_and_then_written(tmp_path, monkeypatch, capsys
     assert "usage:" in capsys.readouterr().err
 
 
-# The manual has a page for every command, with all of its options, that man shows without a complaint.
-
 SECTIONS = "NAME|SYNOPSIS|DESCRIPTION|OPTIONS|EXIT STATUS|FILES|ENVIRONMENT|EXAMPLES|SEE ALSO"
 MAN = shutil.which("man")
 
@@ -197,8 +193,6 @@ def test_man_shows_every_section_and_every_option_as_it_is_typed_and_complains_o
             assert one.envvar in text.partition("\nENVIRONMENT\n")[2]
 
 
-# The recorded lecture is what its script types; its picture shows the recording, and moves without a script.
-
 CAST = lecture.CAST.read_text(encoding="utf-8")
 PICTURE = lecture.PICTURE.read_text(encoding="utf-8")
 
@@ -219,8 +213,6 @@ def test_the_picture_is_small_loads_nothing_and_stands_still_where_motion_is_unw
     shown = [one for one in ET.fromstring(PICTURE).iter() if one.get("class", "").endswith(" s")]
     assert "looks most at" in "".join(text for one in shown for text in one.itertext())
 
-
-# The check of the built site finds what is wrong with one; `python -m tests.site` runs it on the documentation.
 
 GOOD = '<h1 id="a">A</h1><a href="sub/b.html#b">b</a><a href="#a">a</a><img src="one.svg#only-light">'
 WRONG = {

@@ -79,9 +79,7 @@ def test_a_score_from_outside_gets_weights_table_json_and_script_right():
     assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
     np.testing.assert_allclose(record["heads"][0]["scores"], nearness(X, X))
     check_script(trace)
-
-
-def test_the_arithmetic_of_a_row_is_that_of_the_score():
+    # The arithmetic of a row is that of the score.
     trace = trace_self(TEXT, Settings(score="near", query="coffee", **GIVEN))
     page, strongest = shown(trace), int(np.argmax(trace.weights[3]))
     a, b = trace.x_query[3], trace.x_query[strongest]

@@ -247,11 +247,6 @@ def campaign(count, seed, told=None, least=2):
     return counts
 
 
-def told(n, mistakes, said, found, record, answer):
-    shapes = {name: np.shape(value) for name, value in answer.items()}
-    print(n, mistakes, said, found.candidates, found.first and found.first.step, shapes, record.get("mask"))
-
-
 if __name__ == "__main__":
-    for name, found in campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, 0, told).items():
+    for name, found in campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, 0, print).items():
         print(f"{name:20}", ", ".join(f"{how} {many}" for how, many in found.most_common()))
