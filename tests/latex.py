@@ -7,17 +7,15 @@ the folder.
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from attn_cli import errors
 from tests.cli.tables import typed
 from tests.shell import attn
 
-NEEDED = "apt-get install texlive-latex-recommended texlive-pictures lmodern"
+# It needs texlive-latex-recommended, texlive-pictures and lmodern.
 MOST_OVER = 2.0  # points
 
 FOX = "The quick brown fox jumps over the lazy dog"
@@ -109,9 +107,6 @@ def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if shutil.which("pdflatex") is None:
-        print(f"pdflatex is not installed. Try: {NEEDED}", file=sys.stderr)
-        return errors.NO_EXTRA
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(*arguments[:1] or [temporary])

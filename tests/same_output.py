@@ -15,12 +15,10 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from threading import current_thread
 
-import numpy as np
 import typer
 
 from tests import docs
@@ -76,9 +74,9 @@ printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
 # Vectors and learning
 attn vectors {list|info|info my.txt|nearest coffee|nearest Colour --top 3|analogy man king woman|remove x} {~|-f json}
-attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.{txt|kv|npz} {~|-f json}
+attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.txt {~|-f json}
 attn vectors export {~my.txt|--words 50} -o x.{txt|vec|bin|safetensors|csv}; attn vectors info x.{~txt|vec|bin}
-attn vectors import my.{~txt|kv} --name {mine|word2vec|../x}; attn vectors list
+attn vectors import my.txt --name {mine|word2vec|../x}; attn vectors list
 {gzip|xz} my.txt; attn vectors import my.txt.* --name my; attn self "$SHE" -e my; attn vectors {~info|remove} my
 attn vectors export -o big.txt --words 4000; touch -d 2020-01-01 big.txt; attn vectors nearest coffee -e big.txt
 ATTN_MIRROR={~http://127.0.0.1:9|nonsense} attn vectors download {|glove}
@@ -162,14 +160,6 @@ def lay_out(folder: Path) -> None:
     by_hand.write_files(folder / "by_hand")
     for name, content in (line.split(": ", 1) for line in notes.FILES.splitlines()):
         (folder / "notes" / name).write_text(content.replace(r"\n", "\n"))
-    words, vectors = ["she", "likes", "coffee"], np.loadtxt(folder / "my.txt", np.float32, usecols=(1, 2))
-    np.savez(folder / "my.npz", vectors=vectors, words=words)
-    with suppress(ImportError):
-        from gensim.models import KeyedVectors
-
-        keyed = KeyedVectors(2)
-        keyed.add_vectors(words, vectors)
-        keyed.save(str(folder / "my.kv"))
 
 
 def run(command: str, attn: Path, place: Path, files: Path) -> Ran:

@@ -69,11 +69,8 @@ def test_training_is_usually_as_the_bundled_files_say_that_they_were_made():
     assert usual == {name: model[name] for name in usual} | own
 
 
-def test_a_text_and_a_word_may_be_as_long_as_is_said_in_bytes():
-    own = Settings(max_text="8", max_word="8b")
-    settings.check_length(8, own)
-    with pytest.raises(InputError, match=r"^The text has more than 8 bytes\. Give a part of it"):
-        settings.check_length(9, own)
+def test_a_word_may_be_as_long_as_is_said_in_bytes():
+    own = Settings(max_word="8b")
     settings.check_words(["éééé", "12345678", "ab"], own)
     for word, shown in {"ééééx": "ééééx", "1" * 30: "1" * 20, "\ud800" * 3: "<U+D800>" * 3}.items():
         with pytest.raises(InputError) as refused:

@@ -1,7 +1,7 @@
 """The fault campaign: `python -m tests.faults [--only NAME] [--sample N --seed S]`.
 
 Every write, fsync, rename, open, close and unlink of every command that writes fails in turn (EIO, ENOSPC, EINTR,
-EDQUOT, a short count), once or from then on, and is the last thing that its process does.
+EDQUOT, EACCES, a short count), once or from then on, and is the last thing that its process does.
 """
 
 import importlib

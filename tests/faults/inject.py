@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 CALLS = ("open", "write", "fsync", "chmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
-ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
+ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT", "EACCES")
 TRIED_AGAIN = ("open", "write", "fsync", "chmod")  # by Python itself after EINTR (PEP 475): nobody sees it
 KILLS = ("kill before", "kill after", "kill half")  # half: of a write
 SHORT = "short"
