@@ -232,12 +232,14 @@ def modules() -> list[str]:
     return [f"{name:<18} {text.partition(chr(10))[0]}" for name, text in told.items()]
 
 
-def pages() -> list[Path]:
-    return [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page != REFERENCE]
+def pages() -> dict[str, Path]:
+    """Return the pages whose commands are run, and the reference, by their names."""
+    return {name: page for name, page in linked_pages().items() if page.parent in (ROOT, ROOT / "docs")}
 
 
-def linked_pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+def linked_pages() -> dict[str, Path]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return {str(page.relative_to(ROOT)): page for page in found}
 
 
 def broken_links(page: Path) -> list[str]:
@@ -300,8 +302,7 @@ def written_whole(changed: Iterable[tuple[Path, bytes | None]], write: bool) -> 
 
 
 def main(args: list[str]) -> int:
-    known = {str(page.relative_to(ROOT)): page for page in [REFERENCE, *pages()]}
-    write = "--write" in args
+    known, write = pages(), "--write" in args
     chosen = [name for name in args if name != "--write"] or list(known)
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
@@ -320,7 +321,7 @@ def main(args: list[str]) -> int:
         from tests import lecture, man  # the manual reads the tables of this module
 
         said += [line for kind in (pictures, man, lecture) for line in written_whole(kind.changed(), write)]
-    broken += [line for page in linked_pages() for line in broken_links(page)]
+    broken += [line for page in linked_pages().values() for line in broken_links(page)]
     print(*said, *broken, sep="\n", end="\n" * bool(said or broken))
     return 1 if broken or (said and not write) else 0
 

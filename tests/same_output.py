@@ -123,11 +123,11 @@ Ran = dict[str, bytes]  # how a command ended: exit code, out, err, and each fil
 
 def commands() -> Iterator[str]:
     """Yield every command: of each page of the docs all in one, as they share a folder."""
-    for page in docs.pages():
+    for name, page in docs.pages().items():
         lines = page.read_text(encoding="utf-8").splitlines()
         blocks = [lines[one.start : one.stop] for one in docs.fences(lines) if one.language == "console"]
         typed = [line[2:] for block in blocks for line in block if line.startswith(("$ ", "> "))]
-        yield "\n".join([f": {page.name}", *typed])
+        yield "\n".join([f": {name}", *typed])
     for line in COMMANDS.splitlines():
         if line and not line.startswith("#"):
             yield from expanded(line)

@@ -16,8 +16,7 @@ from attn_cli.cli import app as cli
 from tests import docs, lecture, man, site
 from tests.thorough import like_cases
 
-PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}
-LINKED = {str(page.relative_to(docs.ROOT)): page for page in docs.linked_pages()}
+PAGES, LINKED = docs.pages(), docs.linked_pages()
 COMMANDS = docs.commands()
 WIDEST = 100  # columns of a line of prose that is not a whole sentence
 

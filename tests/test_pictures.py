@@ -8,7 +8,7 @@ from tests import docs, pictures
 from tests.thorough import like_cases
 
 COMMANDS = pictures.commands()
-PAGES = {page: page.read_text(encoding="utf-8") for page in docs.linked_pages()}
+PAGES = {page: page.read_text(encoding="utf-8") for page in docs.linked_pages().values()}
 USED = [name for text in PAGES.values() for name in re.findall(r"pictures/([\w-]+\.svg)", text)]
 
 

@@ -218,7 +218,6 @@ def main(runs: int = 200, seed: int = 1) -> None:
     began = time.monotonic()
     with stage() as on:
         taken = duration(on)
-        print(f"an import of {len(on.content):,} bytes takes {taken:.2f} s")
         losses = shown("SIGKILL", killed(on, runs, signal.SIGKILL, seed, taken))
         losses += shown("SIGINT", killed(on, runs // 4, signal.SIGINT, seed + 1, taken))
         losses += shown("a file that changes", changing(on, runs, seed + 2))
