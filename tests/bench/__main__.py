@@ -57,12 +57,9 @@ def main() -> None:
     found = []
     print("A ratio is what attn takes over what the other does, a median of pairs: below 1, attn takes less.")
     print(f"{attention.machine()}\n{HEAD}")
-    try:
-        for row in chain(*measured):
-            found.append(row)
-            print(row, flush=True)
-    except KeyboardInterrupt:
-        print("Interrupted: the other rows are missing.")
+    for row in chain(*measured):
+        found.append(row)
+        print(row, flush=True)
     judged = [row.reached for row in found if row.reached is not None]
     print(f"Reached: {sum(judged)} of {len(judged)}.")
     if asked.json is not None:

@@ -27,20 +27,19 @@ PAUSE = 1.0  # seconds that a new worker has before one is killed again
 LOCAL = ("--engine", "dask", "--workers", str(WORKERS))
 
 Run = subprocess.Popen
-Ended = tuple[int, str, float]  # exit code, standard error, seconds
+Ended = tuple[int, str]  # exit code, standard error
 
 
 def attn(folder: str, *options: str, during: Callable[[Run], object] | None = None) -> Ended:
     """Run attn batch into a folder, disturb it, and return how it ended."""
     command = ("batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options)
-    start = time.monotonic()
     how = {"stderr": subprocess.PIPE, "start_new_session": True, "text": True}
     with started(*command, **how) as process:
         if during:
             during(process)
         _, said = process.communicate()
     lines = [line for line in said.splitlines() if "waiting for" not in line]  # for workers: a busy machine
-    return process.returncode, "\n".join(lines), time.monotonic() - start
+    return process.returncode, "\n".join(lines)
 
 
 def with_parts(folder: str, count: int, run: Run) -> None:
@@ -50,9 +49,9 @@ def with_parts(folder: str, count: int, run: Run) -> None:
 
 def compared(name: str, folder: str, ended: Ended, whole: dict[str, bytes]) -> Iterator[str]:
     """Say how a run ended; it must have ended well, with the bytes of the undisturbed one."""
-    code, said, seconds = ended
+    code, said = ended
     is_same = content(folder) == whole
-    print(f"{name:36} {seconds:5.0f} s: {'the same bytes' if is_same else 'OTHER BYTES'}", flush=True)
+    print(f"{name}: {'the same bytes' if is_same else 'OTHER BYTES'}", flush=True)
     if code or not is_same:
         yield f"{name}: exit code {code}: {said}"
 

@@ -97,10 +97,6 @@ def _models() -> list[bytes]:
         return [Path(write(file.name, made, table(), ["a", "b", "c"])).read_bytes() for made in of]
 
 
-def kept(name: str) -> Path:
-    return FOUND / name.replace(" ", "-")
-
-
 BETWEEN = b"\n----\n"  # the files of a checkpoint in one file: config.json, a safetensors file, an index
 
 
@@ -160,8 +156,8 @@ TARGETS: dict[str, Target] = {
 class Guard:
     """Runs a reader on one file after the other, and keeps those that crash it or take too much memory."""
 
-    def __init__(self, name: str, read: Reader, folder: Path) -> None:
-        self.name, self.read, self.path = name, read, folder / "fuzz.dat"
+    def __init__(self, found: Path, read: Reader, folder: Path) -> None:
+        self.found, self.read, self.path = found, read, folder / "fuzz.dat"
         self.told: set[str] = set()
         self.peak = peak()
         self.warm = 500  # cases in which modules are loaded and caches are filled
@@ -183,16 +179,16 @@ class Guard:
     def keep(self, data: bytes, where: str) -> None:
         if where not in self.told:
             self.told.add(where)
-            path = kept(self.name) / hashlib.sha256(data).hexdigest()[:16]
+            path = self.found / hashlib.sha256(data).hexdigest()[:16]
             path.write_bytes(data)
-            print(f"CRASH {self.name}: {where}: {path.name}", flush=True)
+            print(f"CRASH {where}: {path}", flush=True)
 
 
 def fuzz(name: str, runs: int, seed: int) -> None:
     """Fuzz one reader in this process; the fuzzer ends it."""
     import atheris
 
-    target, found = TARGETS[name], kept(name)
+    target, found = TARGETS[name], FOUND / name.replace(" ", "-")
     with atheris.instrument_imports(include=[f"attn_cli.{target.package}", "attn_cli.io"]):
         read = target.reader()
     found.mkdir(parents=True, exist_ok=True)
@@ -209,7 +205,7 @@ def fuzz(name: str, runs: int, seed: int) -> None:
             "rss_limit_mb": 2048, "dict": folder / "words", "artifact_prefix": f"{found}/",
         }  # fmt: skip
         given = [f"-{option}={value}" for option, value in options.items()]
-        atheris.Setup([sys.argv[0], *given, str(corpus)], Guard(name, read, folder))
+        atheris.Setup([sys.argv[0], *given, str(corpus)], Guard(found, read, folder))
         atheris.Fuzz()
 
 

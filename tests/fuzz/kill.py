@@ -78,12 +78,7 @@ def stage(lines: int = LINES) -> Iterator[Stage]:
 
 
 def ended(process: subprocess.Popen) -> tuple[str, str]:
-    try:
-        _, said = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return "hang", ""
+    _, said = process.communicate(timeout=60)  # a run that hangs ends the campaign
     code = process.returncode
     return (f"signal {-code}" if code < 0 else f"exit {code}"), said.decode("utf-8", "replace")
 
@@ -215,13 +210,12 @@ def shown(fault: str, outcomes: Iterator[Outcome]) -> int:
 
 def main(runs: int = 200, seed: int = 1) -> None:
     """Kill so many times; the other faults go with it."""
-    began = time.monotonic()
     with stage() as on:
         taken = duration(on)
         losses = shown("SIGKILL", killed(on, runs, signal.SIGKILL, seed, taken))
         losses += shown("SIGINT", killed(on, runs // 4, signal.SIGINT, seed + 1, taken))
         losses += shown("a file that changes", changing(on, runs, seed + 2))
-    print(f"{losses} lost in {time.monotonic() - began:.0f} s; seed {seed}")
+    print(f"{losses} lost; seed {seed}")
     sys.exit(bool(losses))
 
 
