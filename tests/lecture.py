@@ -162,7 +162,6 @@ def spans(events: list[Event]) -> Iterator[tuple[int, tuple[Run, ...], float, fl
 
 
 def frame(name: str, start: float, stop: float) -> str:
-    """Return the animation of what is visible from one part of the time to another."""
     first = "" if start == 0 else "0%{visibility:hidden}"
     last = "" if stop == 1 else f"{stop * 100:.2f}%{{visibility:hidden}}"
     return f".{name}{{animation-name:{name}}}@keyframes {name}{{{first}{start * 100:.2f}%{{visibility:visible}}{last}}}"
@@ -180,7 +179,6 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
 
 
 def changed() -> Iterator[tuple[Path, bytes]]:
-    """Yield the cast and the picture where the recording is not that of today, as they should be."""
     old, new = CAST.read_text(encoding="utf-8") if CAST.exists() else "", written(record())
     texts = lambda rows: ["".join(run.text for run in row) for row in rows]  # noqa: E731
     one, other = ([(at, texts(rows)) for at, rows in screens(events_of(cast))] for cast in (old, new))

@@ -42,11 +42,8 @@ attn {self|explain} "$CAT" -f {FORMATS}
 attn {~self "$CAT"|explain "$SHE"|example coffee} -o x.{txt|json|jsonl|csv|tsv|md|tex|html|svg|npy|py|pdf}
 # Settings
 attn self "$FOX" --head {all|mean|subject|3} {~|--steps -f json|-p roles-deep}
-attn self "$FOX" -p roles-deep --layer 0 --head {all|mean|0}
-attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
 attn self "Don't e-mail: 3.14, naïve 😀!" --tokenizer {words|whitespace|characters} {~|--keep-punctuation}
 attn {self|explain|compare --vary score=scaled,dot|masked --show mask|self --head all} "$FOX" --width {20|200}
-attn {self|masked|explain|cross "$FOX"} "$CAT zzxq" {-t 0.5|--top 2|-q the --pad 1|--oov random} {MIX}
 # Colours, terminals, variables, files of settings
 attn {explain|compare --vary mask=none,causal|self --head all|masked --show mask} "$SHE" --color always
 attn self "$FOX" --color always --palette {viridis|cividis|blues|greys} -f {table|bars|html}
@@ -69,7 +66,6 @@ attn self {""|"... !"|"a"|"the the"|"$(printf %0200d 0)"} -e random {~|-f json}
 attn self --tokenizer whitespace -e random --color always -f {FORMATS} < hostile.txt
 attn {explain|masked --show mask|self --oov zero} --tokenizer {~whitespace|characters} --top 9 < hostile.txt
 # Other commands
-printf 'tea,1,2\nis,0,1\nhot,3,1\n' | tee X.csv Q.csv K.csv V.csv; attn compute {X.csv|Q.csv K.csv V.csv|X.csv Q.csv}
 printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
 # Vectors and learning
@@ -78,10 +74,8 @@ attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.
 attn vectors export {~my.txt|--words 50} -o x.{txt|vec|bin|safetensors|csv}; attn vectors info x.{~txt|vec|bin}
 attn vectors import my.txt --name {mine|word2vec|../x}; attn vectors list
 {gzip|xz} my.txt; attn vectors import my.txt.* --name my; attn self "$SHE" -e my; attn vectors {~info|remove} my
-attn vectors export -o big.txt --words 4000; touch -d 2020-01-01 big.txt; attn vectors nearest coffee -e big.txt
 ATTN_MIRROR={~http://127.0.0.1:9|nonsense} attn vectors download {|glove}
 without {gensim; attn vectors train lines.txt|torch; attn learn train t.conllu --layers 2} -o x.safetensors
-attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt} {~|-f json}
 attn learn train t.conllu -o m.safetensors --epochs 1; attn {self "$CAT" -p|learn score} ./m.safetensors {~|t.conllu}
 # Errors, beside those of tests/cli/test_exit_codes.py
 printf '{|a 1 2\nb 3\n|a 1 x\n|3 2\na 1 2\n|a 1e200 1e200\n|a nan 1\n}' > v; attn {~self "a b" -e|vectors info} ./v
@@ -94,7 +88,6 @@ attn {self|explain} {<&-|x 2>&-}
 SETS = {
     "PAGES": "|".join(map(" ".join, docs.commands())),
     "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
-    "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
     "VARIABLES": "|".join(["SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|HEAD=all|WIDTH=40", *apart(BAD_VARIABLES)]),
     "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
     r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',

@@ -50,7 +50,6 @@ class Stage:
             os.write(self.terminal, key.encode())
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; the kernel tells attn."""
         self.columns, self.rows = columns, rows
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

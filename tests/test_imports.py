@@ -11,7 +11,6 @@ import attn_cli
 from tests.shell import python
 
 PACKAGE = Path(attn_cli.__file__).parent
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def module(path):
@@ -26,9 +25,9 @@ def unit(dotted):
 
 def at_import(tree):
     """The nodes of a module but for those within functions."""
-    todo = [tree]
+    todo, functions = [tree], ast.FunctionDef | ast.AsyncFunctionDef
     for node in todo:
-        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, FUNCTIONS)]
+        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, functions)]
     return todo
 
 

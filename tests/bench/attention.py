@@ -100,7 +100,6 @@ def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Ro
 
 
 def judged(pairs: int = 7) -> Iterator[Row]:
-    """Yield what attention is judged by: beside PyTorch on one thread, and two threads over one."""
     groups, against = ("weights", "output", "threads"), (EXPLICIT, FUSED, ONE_THREAD)
     return rows((one for one in CASES if one.group in groups and one.against in against), pairs)
 

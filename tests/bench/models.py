@@ -127,7 +127,6 @@ def their_model(folder: str):
 
 
 def passes(pairs: int = 7) -> Iterator[Row]:
-    """Yield what a pass that keeps all layers' weights takes in processor time, on one thread."""
     if not is_there("torch", "transformers"):
         return
     import torch
@@ -159,7 +158,6 @@ TYPES = {"F16": lambda array: stored(array.astype(np.float16)), "Q8_0": eight_bi
 
 
 def on_disk(pairs: int = 5) -> Iterator[Row]:
-    """Yield the first layer and the last of each model's files, as whole processes, and their peaks."""
     if not is_there("torch", "transformers", "tokenizers", "gguf"):
         return
     for name, (make, layers, largest) in MODELS.items():

@@ -36,7 +36,6 @@ def files(folder: Path) -> State:
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Return the unfinished files in a folder and in the home beside it."""
     return sorted(str(path.relative_to(folder.parent)) for path in folder.parent.rglob("*.part"))
 
 

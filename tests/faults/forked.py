@@ -27,7 +27,6 @@ class Ended(NamedTuple):
 
 
 def run(args: Sequence[str], folder: Path, env: Mapping[str, str], fault: Fault | None = None) -> Ended:
-    """Run attn in `folder`, with its home beside it, and the fault injected."""
     home = folder.parent / "streams"
     home.mkdir(exist_ok=True)
     out, err, report = home / "out", home / "err", home / "report.json"

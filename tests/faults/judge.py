@@ -101,6 +101,5 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
 
 
 def _difference(base: Baseline, state: State) -> str:
-    """Return the names of what is neither old nor new."""
     names = sorted({*state, *base.old, *base.new})
     return ", ".join(one for one in names if state.get(one) not in (base.old.get(one), base.new.get(one)))

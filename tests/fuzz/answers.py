@@ -179,7 +179,6 @@ def dressed(draw, answer, heads):
 
 
 def written(folder, name, record, suffix="json"):
-    """Write a record, as JSON or as .npz (in float32, so), and return where."""
     path = Path(folder) / f"{name}.{suffix}"
     if suffix == "npz":
         np.savez(path, **{key: matrix.astype(np.float32) for key, matrix in record.items()})

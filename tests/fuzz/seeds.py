@@ -202,7 +202,6 @@ _VALUES: tuple[object, ...] = (
 
 
 def _relabelled(header: bytes, rng: Random) -> bytes:
-    """Give one part of a JSON header another value."""
     parsed = json.loads(header)
     entry = parsed[rng.choice(list(parsed))]
     kept = parsed if rng.random() < 0.2 or not entry else entry
