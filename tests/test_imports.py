@@ -100,13 +100,11 @@ def test_a_heavy_library_is_imported_in_a_function_of_one_module_or_of_none():
 
 
 def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw_and_textual_by_four_modules():
-    used = {
-        library: {name for name, tree in trees().items() if library in foreign(tree)} for library in DRAWN
-    }
-    assert used["matplotlib"] and all(name.startswith("render.figures") for name in used["matplotlib"])
+    figures, live = ({name for name, tree in trees().items() if one in foreign(tree)} for one in DRAWN)
+    assert figures and all(name.startswith("render.figures") for name in figures)
     ran = python("import attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)")
     assert ran.out == "False\n", ran.err
-    assert used["textual"] == {"live.app", "live.guest", "live.keys", "live.text_line"}
+    assert live == {"live.app", "live.guest", "live.keys", "live.text_line"}
 
 
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}
