@@ -1,7 +1,6 @@
-"""What two computations give: alike to a tolerance, and not to the last bit.
+"""What two computations give, alike to a tolerance: BLAS adds in another order in other shapes, threads and processors.
 
-BLAS adds in another order in products of another shape, with other threads and on other processors. Bits are compared
-where they are promised: of the lines of a batch, of a seed, of any number of threads, of the same command.
+Bits are compared where they are promised: of the lines of a batch, of a seed, of any number of threads.
 """
 
 import math

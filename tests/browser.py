@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tests.shell import attn
 
 FOX = "The quick brown fox jumped over the lazy dog"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+ITS_OWN = re.compile("file:|blob:|data:")
 
 
 class Opened:
@@ -25,11 +27,9 @@ class Opened:
         page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        page.on("request", self._requested)
-
-    def _requested(self, request) -> None:
-        if not request.url.startswith(("file:", "blob:", "data:")):
-            self.complaints.append(f"request: {request.url}")
+        page.on(
+            "request", lambda one: ITS_OWN.match(one.url) or self.complaints.append(f"request: {one.url}")
+        )
 
     def go(self, path: object, link: str = "") -> None:
         """Open a file, and wait until it has drawn itself."""
@@ -54,7 +54,6 @@ class Opened:
             self.page.click("#type")
 
     def enter(self, field: str, text: str) -> None:
-        """Type into a field, and say so with the Enter key."""
         if field == "#sentence":
             self.edit()
         self.page.fill(field, text)

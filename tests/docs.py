@@ -38,10 +38,7 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{4,}(?:e-?\d+)?")
 
 
 class DocsError(Exception):
-    """A block that cannot be run or shown, or a page that changed while it was being written."""
-
-
-# The reference
+    """A block that cannot be run or shown."""
 
 
 def commands() -> dict[tuple[str, ...], Any]:
@@ -66,10 +63,8 @@ def reference(old: str) -> str:
     each = "".join(f"\n## {named(words)}\n\n```text\n{text}```\n" for words, text in helps)
     readers, options = variables(known)
     after = re.sub(r"(?<=The variables are read by ).*(?=\.\n)", readers, after)
-    found = DEFAULTS.items()
     defaults = (
-        (f"`attn {name}`", one.projection, one.head, one.mask, one.next or "–", one.why)
-        for name, one in found
+        (f"`attn {name}`", *one[:2], one.mask, one.next or "–", one.why) for name, one in DEFAULTS.items()
     )
     after = filled(after, "| command | projection | head | mask | next words | why |", defaults)
     return f"{start}{contents}\n{each}{filled(after, '| variable | option |', options)}"
@@ -106,9 +101,6 @@ def variables(known: dict[tuple[str, ...], Any]) -> tuple[str, list[tuple[str, s
         extra = f", also of {', '.join(sorted({*by} - {*usual}))}" if {*by} > {*usual} else ""
         rows.append((f"`{name}`", f"{options[name]}{extra}"))
     return f"{', '.join(usual[:-1])} and {usual[-1]}", rows
-
-
-# Blocks within a page
 
 
 class Fence(NamedTuple):
@@ -161,11 +153,7 @@ def rewritten(text: str) -> str:
 
 
 def session(body: list[str], folder: Path, limit: int | None = None, digits: int = 9) -> list[str]:
-    """Run each `$ command` of a block (`> ` continues it) and return the block with what they print.
-
-    An output that differs only in how numbers are rounded is kept as it stands: processors differ. So is the output
-    of a command that needs jq, or Matplotlib, where there is none.
-    """
+    """Run each `$ command` of a block and return the block with what they print, but for other roundings."""
     starts = [n for n, line in enumerate(body) if line.startswith("$ ")]
     new = body[: starts[0] if starts else None]
     for start, stop in zip(starts, [*starts[1:], len(body)], strict=True):
@@ -197,12 +185,10 @@ def run(command: str, folder: Path) -> list[str]:
 
 
 def no_jq(text: str) -> bool:
-    """Tell whether text runs jq, and this machine has none."""
     return re.search(r"(^[$>]?|\|) *jq ", text, re.M) is not None and shutil.which("jq") is None
 
 
 def no_matplotlib(text: str) -> bool:
-    """Tell whether text draws a figure, or lists figures, and this machine has no Matplotlib."""
     draws = re.search(r"--figure|\.png\b|\.pdf\b|^ls$", text) is not None
     return draws and importlib.util.find_spec("matplotlib") is None
 
@@ -242,28 +228,23 @@ def modules() -> list[str]:
             files |= {f"  {one.parent.name}/": one for one in sorted(path.glob("*/__init__.py"))}
         else:
             files[f"{name}.py"] = path.with_suffix(".py")
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
-    return [
-        f"{name:<18} {(ast.get_docstring(tree) or '').partition(chr(10))[0]}" for name, tree in trees.items()
-    ]
+    told = {name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for name, path in files.items()}
+    return [f"{name:<18} {text.partition(chr(10))[0]}" for name, text in told.items()]
 
 
-# Pages and links
+def pages() -> dict[str, Path]:
+    """Return the pages whose commands are run, and the reference, by their names."""
+    return {name: page for name, page in linked_pages().items() if page.parent in (ROOT, ROOT / "docs")}
 
 
-def pages() -> list[Path]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in found if page.exists() and page != REFERENCE]
-
-
-def linked_pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+def linked_pages() -> dict[str, Path]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return {str(page.relative_to(ROOT)): page for page in found}
 
 
 def broken_links(page: Path) -> list[str]:
     """Return the relative links of a page that lead to no file, or to no heading of one."""
-    broken = []
-    text = _prose(page)
+    broken, text = [], _prose(page)
     links = re.findall(r"\]\(\s*<?([^)\s>]+)", text) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", text, re.M)
     for link in links + re.findall(r'\bsrc(?:set)?="([^"]*)"', text):
         if re.match(r"[a-z][a-z0-9+.-]*:", link, re.I):
@@ -297,8 +278,7 @@ def _prose(page: Path, code: bool = False) -> str:
 
 def stale(page: Path, write: bool = False) -> str:
     """Return what would change in a page, as a diff; with `write`, change it."""
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    name = str(page.relative_to(ROOT))
+    old, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     try:
         new = reference(old) if page == REFERENCE else rewritten(old)
     except DocsError as error:
@@ -306,8 +286,6 @@ def stale(page: Path, write: bool = False) -> str:
     if new == old:
         return ""
     if write:
-        if page.exists() and page.read_text(encoding="utf-8") != old:
-            raise DocsError(f"{name} changed while it was being written: try again.")
         page.write_text(new, encoding="utf-8")
     diff = difflib.unified_diff(old.splitlines(), new.splitlines(), name, "as it should be", n=1, lineterm="")
     return "\n".join(diff)
@@ -324,8 +302,7 @@ def written_whole(changed: Iterable[tuple[Path, bytes | None]], write: bool) -> 
 
 
 def main(args: list[str]) -> int:
-    known = {str(page.relative_to(ROOT)): page for page in [REFERENCE, *pages()]}
-    write = "--write" in args
+    known, write = pages(), "--write" in args
     chosen = [name for name in args if name != "--write"] or list(known)
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
@@ -344,7 +321,7 @@ def main(args: list[str]) -> int:
         from tests import lecture, man  # the manual reads the tables of this module
 
         said += [line for kind in (pictures, man, lecture) for line in written_whole(kind.changed(), write)]
-    broken += [line for page in linked_pages() for line in broken_links(page)]
+    broken += [line for page in linked_pages().values() for line in broken_links(page)]
     print(*said, *broken, sep="\n", end="\n" * bool(said or broken))
     return 1 if broken or (said and not write) else 0
 

@@ -1,24 +1,21 @@
-"""Compile what `-f latex` writes: `python -m tests.latex` (needs pdflatex; not part of the tests).
+"""Compile what `-f latex` writes, alone and inside other documents: `python -m tests.latex [FOLDER]` (needs pdflatex).
 
-Each command line below is run, and what it writes is compiled alone and inside a document of another class. It
-fails on any error, and on anything that stands out over the edge by more than a few points. With a folder as its
-argument it leaves the PDF files there, to be looked at.
+It fails on any error, and on anything that stands out over the edge by more than a few points. The PDF files stay in
+the folder.
 """
 
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from attn_cli import errors
 from tests.cli.tables import typed
 from tests.shell import attn
 
-NEEDED = "apt-get install texlive-latex-recommended texlive-pictures lmodern"
+# It needs texlive-latex-recommended, texlive-pictures and lmodern.
 MOST_OVER = 2.0  # points
 
 FOX = "The quick brown fox jumps over the lazy dog"
@@ -82,39 +79,34 @@ Before. \input{inside} Between. \input{inside} After.
 }
 
 
-def compiled(folder: Path, name: str) -> tuple[str, int]:
-    """Compile `name`.tex, without running any program from within it; return what is wrong, or "", and its pages."""
+def compiled(folder: Path, name: str) -> str:
+    """Compile `name`.tex, without running any program from within it; return what is wrong, or ""."""
     options = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
     env = os.environ | {"max_print_line": "1000", "openin_any": "p"}
     command = ["pdflatex", *options, f"{name}.tex"]
     done = subprocess.run(command, cwd=folder, input=b"", capture_output=True, env=env, timeout=120)
     log = (done.stdout + done.stderr).decode("utf-8", "replace")
-    pages = re.search(r"Output written on \S+ \((\d+) page", log)
-    error = re.search(r"^! .*", log, re.M) or re.search(r"Missing character: .*", log)
+    if error := re.search(r"^! .*", log, re.M) or re.search(r"Missing character: .*", log):
+        return error[0]
+    if done.returncode:
+        return f"exit code {done.returncode}"
     over = max(map(float, re.findall(r"Overfull \\[hv]box \(([\d.]+)pt too", log)), default=0.0)
-    wrong = error[0] if error else f"exit code {done.returncode}" if done.returncode else ""
-    wrong = f"{over:.1f} points over the edge" if over > MOST_OVER and not wrong else wrong
-    return wrong, int(pages[1]) if pages else 0
+    return f"{over:.1f} points over the edge" if over > MOST_OVER else ""
 
 
-def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> tuple[str, int]:
-    """Write what a command line shows, and compile it alone, then inside other documents."""
+def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> str:
+    """Write what a command line shows, and compile it alone, then inside other documents; return what is wrong."""
     ran = attn(*line, "-f", "latex", timeout=120)
     if ran.code:
-        return f"attn: {ran.err}", 0
-    (folder / f"{name}.tex").write_text(ran.out, encoding="utf-8")
-    (folder / "inside.tex").write_text(ran.out, encoding="utf-8")
-    wrong, pages = compiled(folder, name)
-    for other in inside if line[0] != "exercise" else ():  # that is a document of its own, to be printed
-        if not wrong and (there := compiled(folder, other)[0]):
-            wrong = f"in {other}: {there}"
-    return wrong, pages
+        return f"attn: {ran.err}"
+    for file in (name, "inside"):
+        (folder / f"{file}.tex").write_text(ran.out, encoding="utf-8")
+    others = inside if line[0] != "exercise" else []  # that is a document of its own, to be printed
+    found = ((other, compiled(folder, other)) for other in (name, *others))
+    return next((f"in {other}: {wrong}" for other, wrong in found if wrong), "")
 
 
 def main(arguments: list[str]) -> int:
-    if shutil.which("pdflatex") is None:
-        print(f"pdflatex is not installed. Try: {NEEDED}", file=sys.stderr)
-        return errors.NO_EXTRA
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(*arguments[:1] or [temporary])
@@ -122,11 +114,9 @@ def main(arguments: list[str]) -> int:
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")
         for n, line in enumerate(LINES):
-            wrong, pages = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
+            wrong = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
             failed += bool(wrong)
-            text = shlex.join(["attn", *line])
-            named = text if len(text) <= 70 else f"{text[:50]} ... {text[-15:]}"
-            print(f"{n:02d}  {wrong or 'fine':40}  {pages:3} pages  {named}", flush=True)
+            print(f"{n:02d}  {wrong or 'fine':40}  {shlex.join(line)[:70]}", flush=True)
     print(f"{len(LINES) - failed} of {len(LINES)} compile.")
     return 1 if failed else 0
 

@@ -1,8 +1,6 @@
 """The recorded lecture: docs/lecture/script.txt replayed on a terminal, as a cast of asciinema and an SVG that moves.
 
-`python -m tests.docs` says whether the screens of the cast are those of today; with `--write` it records them anew.
-Nothing in a recording depends on when or how fast it was made: typing and looking take the time that the script gives
-them.
+`python -m tests.docs --write` records it anew; nothing in it depends on when or how fast that was.
 """
 
 import json
@@ -40,9 +38,6 @@ class Run(NamedTuple):
     column: int
     text: str
     look: tuple[str, str, bool]  # ink, paper, bold
-
-
-# The cast
 
 
 def record() -> list[Event]:
@@ -119,9 +114,6 @@ def runs(row: Any) -> Iterator[Run]:
             yield Run(columns[0], text, one)
 
 
-# The picture
-
-
 def drawn(cast: str) -> str:
     """Return a cast as an SVG whose rows come and go by CSS; where motion is unwelcome the first full screen stays."""
     events = events_of(cast)
@@ -170,14 +162,12 @@ def spans(events: list[Event]) -> Iterator[tuple[int, tuple[Run, ...], float, fl
 
 
 def frame(name: str, start: float, stop: float) -> str:
-    """Return the animation of what is visible from one part of the time to another."""
     first = "" if start == 0 else "0%{visibility:hidden}"
     last = "" if stop == 1 else f"{stop * 100:.2f}%{{visibility:hidden}}"
     return f".{name}{{animation-name:{name}}}@keyframes {name}{{{first}{start * 100:.2f}%{{visibility:visible}}{last}}}"
 
 
 def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
-    """Return a run as text, upon its paper where that is not the terminal's own."""
     ink, paper, bold = run.look
     style = f"fill:{ink}{';font-weight:bold' * bold}"
     name = looks.setdefault(style, f"c{len(looks)}")
@@ -188,16 +178,10 @@ def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
     return f'{below}<text class="{name}" x="{x:g}" y="{y + 13}" textLength="{width:g}">{escape(run.text, False)}</text>'
 
 
-# Up to date?
-
-
 def changed() -> Iterator[tuple[Path, bytes]]:
-    """Yield the cast and the picture where the recording is not that of today, as they should be."""
     old, new = CAST.read_text(encoding="utf-8") if CAST.exists() else "", written(record())
-    seen = (screens(events_of(cast)) for cast in (old, new))
-    one, other = (
-        [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in each] for each in seen
-    )
+    texts = lambda rows: ["".join(run.text for run in row) for row in rows]  # noqa: E731
+    one, other = ([(at, texts(rows)) for at, rows in screens(events_of(cast))] for cast in (old, new))
     cast = old if one == other else new  # colours differ a little between processors
     for path, text in {CAST: cast, PICTURE: drawn(cast)}.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -25,17 +25,20 @@ FILES = {
 ELSEWHERE = (
     "XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_CACHE_HOME move these on Linux; other systems have their own."
 )
+DEFAULTS = "`attn.toml` and `~/.config/attn/config.toml` hold defaults; see `attn`(1)."
 
 
 def pages() -> dict[str, str]:
     known = docs.commands()
-    return {
-        f"{'-'.join(('attn', *words))}.1": page(words, command, known) for words, command in known.items()
-    }
+    return {f"{dashed(words)}.1": page(words, command, known) for words, command in known.items()}
+
+
+def dashed(words: tuple[str, ...]) -> str:
+    return "-".join(("attn", *words))
 
 
 def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]) -> str:
-    name = "-".join(("attn", *words))
+    name = dashed(words)
     ctx = command.context_class(command, info_name=" ".join(("attn", *words)))
     about, *rest = helps.paragraphs(command)
     examples = [text.partition(": ")[2].strip() for text in rest if text.startswith(helps.EXAMPLES)]
@@ -53,18 +56,9 @@ def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]
         lines += [line for row in rows for line in entry(typed(row.typed, name, heading), row.text)]
     codes = docs.explained("| code | means |")[: 3 if words else None]  # all of them on the page of attn
     lines += [".SH EXIT STATUS", *(line for one, text in codes for line in entry(rf"\fB{one}\fR", text))]
-    if words:
-        lines += filled("`attn`(1) has the others.")
-        lines += [
-            ".SH FILES",
-            *filled("`attn.toml` and `~/.config/attn/config.toml` hold defaults; see `attn`(1)."),
-        ]
-    else:
-        lines += [
-            ".SH FILES",
-            *(line for one, text in FILES.items() for line in entry(rf"\fI{code(one)}\fR", text)),
-        ]
-        lines += filled(ELSEWHERE)
+    kept = [line for one, text in FILES.items() for line in entry(rf"\fI{code(one)}\fR", text)]
+    lines += filled("`attn`(1) has the others.") if words else []
+    lines += [".SH FILES", *(filled(DEFAULTS) if words else [*kept, *filled(ELSEWHERE)])]
     lines += [".SH ENVIRONMENT", *environment(words, command)]
     lines += [".SH EXAMPLES", *(line for text in examples for line in (".EX", f"$ {code(text)}", ".EE"))]
     return "\n".join([*lines, ".SH SEE ALSO", *see_also(words, known)]) + "\n"
@@ -95,7 +89,6 @@ def paragraphs(texts: Iterable[str]) -> Iterator[str]:
 
 
 def entry(tag: str, text: str) -> list[str]:
-    """Return a tag in roff, and below it what it means."""
     return [".TP", tag, *(filled(text) or [r"\&"])]
 
 
@@ -126,7 +119,7 @@ def see_also(words: tuple[str, ...], known: dict[tuple[str, ...], Any]) -> Itera
     below = [one for one in known if one and one[:-1] == words]
     usual = [(name,) for name in helps.USUAL["attn"].split()]
     beside = [one for one in known if one[:-1] == words[:-1]] if words[1:] else usual
-    names = ["-".join(("attn", *one)) for one in [*above, *(below or beside)] if one != words]
+    names = [dashed(one) for one in [*above, *(below or beside)] if one != words]
     for name in names:
         yield rf".BR \%{code(name)} (1){',' * (name != names[-1])}"
 

@@ -1,7 +1,7 @@
 """The default tests on each Python that is here, and on the oldest with the lowest versions of what attn needs.
 
-`nox -f tests/noxfile.py` (nox and uv: pip install nox uv) runs all of them, `-s tests-3.13` or `-s lowest` one; what
-follows `--` goes to pytest. A Python that is not found is named at the end, and is no failure; none is downloaded.
+`nox -f tests/noxfile.py` (pip install nox uv) runs all of them, `-s tests-3.13` or `-s lowest` one; what follows `--`
+goes to pytest. A Python that is not found is named at the end, and is no failure; none is downloaded.
 """
 
 import os

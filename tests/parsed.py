@@ -13,7 +13,6 @@ def rows(text: str) -> list[list[str]]:
 
 
 def conllu(*texts: str) -> str:
-    """Return sentences as CoNLL-U, a blank line after each."""
     return "".join("".join("\t".join(row) + "\n" for row in rows(text)) + "\n" for text in texts)
 
 

@@ -1,7 +1,6 @@
 """The pictures of the documentation: docs/pictures/commands.txt says which command draws each.
 
-`python -m tests.docs` checks them, and with `--write` draws anew those that are out of date. A figure needs Matplotlib
-and a page Chromium; where these are missing, its picture is left as it is.
+A figure needs Matplotlib and a page Chromium; where these are missing, its picture is left as it is.
 """
 
 import math
@@ -61,9 +60,7 @@ def seen(svg: bytes):
             path = re.match(r"M\s*(-?[\d.]+)[\s,]+(-?[\d.]+)", one.get("d", ""))
             texts += [one.text or ""] * (name == "text")
             kinds.append(name)
-            places.append(
-                [float(n) for n in (path.groups() if path else (one.get("x", "0"), one.get("y", "0")))]
-            )
+            places.append([*map(float, path.groups() if path else (one.get("x", "0"), one.get("y", "0")))])
     return size, texts, kinds, places
 
 

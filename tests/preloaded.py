@@ -1,8 +1,7 @@
 """attn in forks of one process that has loaded it: a run costs what it does, and not what importing costs.
 
-Such a run has its own process, streams, environment and folder. What depends on how Python itself starts (locale,
-PYTHON* variables) and start-up itself are tested in processes started anew. The process that forks is that of
-multiprocessing, which tells a run's number and exit code.
+What depends on how Python itself starts (locale, PYTHON* variables) is tested in processes started anew. The process
+that forks is that of multiprocessing, which tells a run's number and exit code.
 """
 
 import fcntl
@@ -37,7 +36,6 @@ class Run(NamedTuple):
         return code
 
     def close(self) -> None:
-        """Ask for the exit code no more."""
         os.close(self.status)
 
 
@@ -50,7 +48,6 @@ class Request(NamedTuple):
     own_session: bool = False
 
     def start(self, streams: Sequence[int]) -> Run:
-        """Start attn with standard input, output and error on these descriptors."""
         status, request = _SERVER.connect_to_new_process([*streams])
         with open(request, "wb") as stream:
             pickle.dump({}, stream)

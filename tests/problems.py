@@ -1,7 +1,6 @@
 """Problems of attention of every kind, and how near the fast ways come to the readable core.
 
-`made` makes one from a few words and a seed; `compared` solves it every way. Tests draw them with Hypothesis,
-`python -m tests.fuzz.attention` by the thousand.
+`made` makes one from a few words and a seed; `compared` solves it every way.
 """
 
 import math
@@ -104,7 +103,6 @@ class Problem(NamedTuple):
 
 
 def made(kind):
-    """Return the problem of this kind."""
     draw = np.random.default_rng([kind.seed, kind.n_q, kind.n_k, kind.d_k, kind.d_v])
     Q, K = _queries_and_keys(draw, kind)
     V = draw.standard_normal((kind.n_k, kind.d_v))
@@ -282,7 +280,5 @@ def check_order(links, Q, K, scale, added, seen, cap=None):
         counts = np.maximum(row, row.max() - 80)  # below, weights are all the same 0 in float32
         best = np.sort(counts)[::-1][: len(keys)]
         assert (np.abs(counts[keys] - best) <= near).all(), "a link that is stronger was left out"
-        for place, key in enumerate(keys):
-            assert np.isin(np.flatnonzero(row[:key] == row[key]), keys[:place]).all(), (
-                "of two that tie the lower key comes first"
-            )
+        for place, key in enumerate(keys):  # of two that tie the lower key comes first
+            assert np.isin(np.flatnonzero(row[:key] == row[key]), keys[:place]).all()

@@ -1,8 +1,7 @@
 """What is published: `python -m tests.release FOLDER` builds wheel and sdist into it, and checks them.
 
-They are built twice, in other folders, at other times and under another umask, and must be the same bytes; the wheel is
-small and holds nothing that only makes its data; the sdist holds every file of the project. It needs build and
-hatchling. SOURCE_DATE_EPOCH is the environment's, else midnight of the release's day, as CITATION.cff has it.
+They are built twice, in other folders, at other times and under another umask, and must be the same bytes.
+SOURCE_DATE_EPOCH is the environment's, else midnight of the release's day. It needs build and hatchling.
 """
 
 import os

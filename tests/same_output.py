@@ -1,16 +1,11 @@
 """What two versions of attn print, write and exit with, side by side: for changes that must change nothing.
 
-`python -m tests.same_output OLD_ATTN NEW_ATTN` runs the commands of the docs and each below under both, in fresh
-folders of one name with the same files in them, and tells what differs: exit code, standard output, standard error,
-files. Commands that differ in the same lines are told once. The exit code is 1 if anything differs. `--list` prints
-them.
-
-What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
+`python -m tests.same_output OLD_ATTN NEW_ATTN` runs under both the commands of the docs, those of the tests' texts, in
+another format each, and those below, in fresh folders with the same files. Commands that differ in the same lines are
+told once. What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
 """
 
-import argparse
 import itertools
-import json
 import re
 import shlex
 import shutil
@@ -20,17 +15,17 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from threading import current_thread
-from typing import Any
 
-import numpy as np
+import typer
 
 from tests import docs
 from tests.cli.tables import apart, told
 from tests.cli.test_exit_codes import BAD_VARIABLES, WRONG
+from tests.pipeline import test_notes as notes
+from tests.render.views import test_by_hand as by_hand
 
 # A line is a command of bash, run once for each part of {a|b|c}; {NAME} has the parts of SETS. The parts of {~a|b}
 # are taken in turn and make no more commands: the first run has a, the second b, the third a again.
@@ -44,40 +39,11 @@ _ATTN_COMPLETE=complete_bash COMP_WORDS='attn {self --ma|self -f|vectors |exampl
 attn {schema|config masked|config lookup -f json|config bogus}
 # Every format of every screen
 attn {self|explain} "$CAT" -f {FORMATS}
-attn {~explain --context "$SHE"|cross "$SHE"|masked} "$CAT" -f {FORMATS}
-attn {~example coffee --mask causal|example day1 -q q0|compute qkv.json|show model.json --head all} -f {FORMATS}
-attn {~compare "$SHE" --vary score=scaled,dot|lookup colour brand=Porche model=Taycan color=black} -f {FORMATS}
-attn {~lookup speed --from car.json -t 0.1|compare "$SHE" --vary mask=none,causal} -f {FORMATS}
-attn check no-scaling.json --expect exercise.json -f {table|bars|json|markdown|latex|html|svg}
-attn self "$FOX" {~-q jumped --steps|--head all} -f {table|bars|json|csv|markdown|latex|html|svg|code:keras}
-attn {~masked|cross "a b"} "$CAT" -e random --show mask -f {table|json|markdown|latex|html|svg|csv}
-attn {~self|masked} "$CAT" --tidy -f {csv|tsv|json}
 attn {~self "$CAT"|explain "$SHE"|example coffee} -o x.{txt|json|jsonl|csv|tsv|md|tex|html|svg|npy|py|pdf}
 # Settings
-attn self "$CAT" --score {scaled|dot|cosine} -t {1|0.3} --steps {~|-f json}
-attn {~self|cross "a b c"} "$CAT" -e random --mask {none|causal|causal-bottom-right|window:0|window:2}
-attn {masked|cross "a b c"} "v w x y z" --show mask --mask {causal-bottom-right|window:1}
-attn {self|explain} "a b c" -e random --mask mask.{txt|json|npy} {~--mask-true allowed|--mask-true blocked|}
 attn self "$FOX" --head {all|mean|subject|3} {~|--steps -f json|-p roles-deep}
-attn self "$FOX" -p roles-deep --layer 0 --head {all|mean|0}
-attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
-attn lens "$CAT" {~|-q on|-f json --ids 5|-f csv|-f bars}
-attn patch "$CAT" "The cat sat on my mat" {~|-f json|-f csv --target table --against floor}
-attn generate "$CAT" --count 4 -f {~table|jsonl} {~--seed 1|--top-k 3|--head mean}
-attn self "$CAT" -e random --heads {2|4|3} --head {~0|mean|all}
-attn {~self|explain} "$SHE" -e my.txt -p {identity|random|plain.json|full.json|plain.npz} --layout {~in-out|out-in|}
-attn self "teh recieve zzxqy coffee" --oov {model|zero|random|nearest|skip|error} {~|-p identity -f json}
 attn self "Don't e-mail: 3.14, naïve 😀!" --tokenizer {words|whitespace|characters} {~|--keep-punctuation}
-attn {self|masked|explain} "$SHE" --pad {~1|2 --pad-side left}
-attn {self "$SHE" -e random --dim 2|explain "$SHE"|compute xw.json} --round {0|1} --positions {~sinusoidal|none}
-attn self "the cat saw the dog" -q {the|THE|2|9|zebra} {~|--top 2}
-attn self "$CAT" {--top 1|--top 99|--dtype float32} -f {table|bars|json|csv|latex|npy}
-attn explain "$SHE" --only {tokens|x,positions|w|queries,keys|values|scores|scaled|mask|softmax,output|bogus}
-attn explain "$SHE" {--from softmax|-q likes --from scores|--score dot --mask window:0|--score cosine --mask causal}
-attn {self|explain} "$SHE" --precision {0|3|17} -f {~table|bars|latex|csv|html}
 attn {self|explain|compare --vary score=scaled,dot|masked --show mask|self --head all} "$FOX" --width {20|200}
-attn {self|masked|explain|cross "$FOX"} "$CAT zzxq" {-t 0.5|--top 2|-q the --pad 1|--oov random} {MIX}
-attn {self "$CAT"|masked "$CAT"|explain "$CAT"|example a2} {--heads 2 -p identity|--round 1 --score dot} {MIX}
 # Colours, terminals, variables, files of settings
 attn {explain|compare --vary mask=none,causal|self --head all|masked --show mask} "$SHE" --color always
 attn self "$FOX" --color always --palette {viridis|cividis|blues|greys} -f {table|bars|html}
@@ -99,66 +65,36 @@ printf {'caf\xe9 noir'|'\xff\xfet\x00h\x00'|'nul \x00 x'} | attn {self|batch}
 attn self {""|"... !"|"a"|"the the"|"$(printf %0200d 0)"} -e random {~|-f json}
 attn self --tokenizer whitespace -e random --color always -f {FORMATS} < hostile.txt
 attn {explain|masked --show mask|self --oov zero} --tokenizer {~whitespace|characters} --top 9 < hostile.txt
-attn {self a -q|self a --head|self a -e|self a -o|self|example|vectors nearest|lookup x} $'x\x1b]0;t\x07\u202ey<b>'
 # Other commands
-attn example {coffee-notebook|manchester|dictionary|coffee --heads 2 --head all|a2 -p random --seed 7} {~|-f json|}
-attn compute {wx.json|context.json|W_o.json|xw.npz|/} {~|--steps -f json|}
-printf 'tea,1,2\nis,0,1\nhot,3,1\n' | tee X.csv Q.csv K.csv V.csv; attn compute {X.csv|Q.csv K.csv V.csv|X.csv Q.csv}
-attn compute qkv.json {--mask causal|-q q0|--score dot|--heads 2|-p random|--pad 1}
-attn example coffee -f json --steps | attn {compute -|show -|show - -q she} {~|-f markdown|--mask causal}
-attn show {model.npz|model.json --join-pieces|model.json --hide-special --renormalize --head 1|model.json --batch 1}
-attn compare "$SHE" --vary {VARIED} {~|-f json}
-attn lookup {colour color=black shade=black|color color=black zzxq=1|x y} --score {cosine|dot} {~|-f json}
-echo '{ANSWERS}' > a.json; attn check a.json --expect exercise.json {~|--mask causal|-f json}
-attn exercise {--key|--seed 7 --dim 3 --words 4|--mask causal --key} -f {~markdown|latex|json}
 printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
 # Vectors and learning
 attn vectors {list|info|info my.txt|nearest coffee|nearest Colour --top 3|analogy man king woman|remove x} {~|-f json}
-attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.{txt|kv|npz} {~|-f json}
+attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.txt {~|-f json}
 attn vectors export {~my.txt|--words 50} -o x.{txt|vec|bin|safetensors|csv}; attn vectors info x.{~txt|vec|bin}
-attn vectors import my.{~txt|kv} --name {mine|word2vec|../x}; attn vectors list
+attn vectors import my.txt --name {mine|word2vec|../x}; attn vectors list
 {gzip|xz} my.txt; attn vectors import my.txt.* --name my; attn self "$SHE" -e my; attn vectors {~info|remove} my
-attn vectors export -o big.txt --words 4000; touch -d 2020-01-01 big.txt; attn vectors nearest coffee -e big.txt
 ATTN_MIRROR={~http://127.0.0.1:9|nonsense} attn vectors download {|glove}
 without {gensim; attn vectors train lines.txt|torch; attn learn train t.conllu --layers 2} -o x.safetensors
-attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt} {~|-f json}
 attn learn train t.conllu -o m.safetensors --epochs 1; attn {self "$CAT" -p|learn score} ./m.safetensors {~|t.conllu}
 # Errors, beside those of tests/cli/test_exit_codes.py
-attn self "a b" {~-e|-p|--mask-true allowed --mask} {UNREADABLE} {~|-f json}
 printf '{|a 1 2\nb 3\n|a 1 x\n|3 2\na 1 2\n|a 1e200 1e200\n|a nan 1\n}' > v; attn {~self "a b" -e|vectors info} ./v
 printf '{\x93NUMPY\x01\x00x|PK\x03\x04x|\x80\x04\x95c|\0\0\0\0\0\0\0\x80#|%%PDF}' > x; attn {self a -e|compute|show} ./x
-echo '{PROJECTIONS}' > p.json; attn {~self "a b" -e random --dim 2 -p|compute} p.json {~|-f json --steps|}
 attn {~self x|explain x|example coffee} -o {none/x.json|/|/proc/x.csv}
 mkdir sheet; echo mine > sheet/key.md; attn exercise -o sheet {|--force|-f json}
 attn {self x|self x -f json|explain x|schema|--help|example|vectors info|batch lines.txt} {~> /dev/full|>&-}
 attn {self|explain} {<&-|x 2>&-}
 """
-A, B, C = [[1, 2], [0, 1]], [[1, 0], [1, 1]], [[2, 1], [0, 1]]
-W: dict[str, Any] = {"W_q": A, "W_k": B, "W_v": C}
-WRONG_W: list[tuple[str, Any]] = [("W_q", wrong) for wrong in (5, [[1], [1, 0]], [[1, 2, 3]], [[1, "x"]])]
-WRONG_W += [("W_k", [[1e308] * 2] * 2), ("heads", 3), ("layout", "x"), ("W_o", [[1]]), ("Q", [[1, 0, 3]])]
 SETS = {
     "PAGES": "|".join(map(" ".join, docs.commands())),
     "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
-    "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
     "VARIABLES": "|".join(["SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|HEAD=all|WIDTH=40", *apart(BAD_VARIABLES)]),
     "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
     r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',
-    "VARIED": "t=1,0.25,4|mask=none,causal|seed=1,2|oov=zero,skip|p=roles,identity|tokenizer=words,characters"
-    "|head=subject,object|pad=1,3|score=default,cosine|zz=1,2|score=dot|score=best,dot|top=1,2|head=all,mean",
-    "UNREADABLE": f"none.txt|./none|/|/dev/zero|https://example.org/v.txt|{'n' * 300}.txt",
-    "ANSWERS": '{"weights": [[0.28, 0.36, 0.36], [0.36, 0.36, 0.28]]}|{"weights": [[0.4, 0.5, 0.6], [0.6, 0.5, 0.4]]}'
-    '|{"weights": [[0.233, 0, 0], [0.384, 0.384, 0]]}|{"weights": [[0.3, 0.3, 0.4], [null, 0.3, 0.3]]}|{"answer": 42}'
-    '|{"scores": [[1]]}|{"k": [[1, 0], [0, 2], [3, 1]], "v": [[1, 1, 0, 0], [0, 1, 1, 0], [2, 0, 0, 1]]}',
-    "PROJECTIONS": "[1, 2]|{|" + "|".join(json.dumps(W | {"X": A, name: wrong}) for name, wrong in WRONG_W),
 }
 
-QKV = {"Q": [[1, 0, 2, 0], [0, 2, 0, 1]], "K": [[1, 1, 0, 0], [0, 1, 1, 0], [2, 0, 0, 1]], "V": [*A, [3, 1]]}
-SHARES = [[0.1, 0.2, 0.6, 0.1], [0, 0.1, 0.8, 0.1], [0.5, 0.25, 0.25, 0], [0.3, 0, 0.3, 0.4]]
 THREES = itertools.product(("fox", "cat", "hare", "hen", "wolf"), repeat=3)
-# The files that the commands find; what is not text is written as JSON.
-FILES: dict[str, Any] = {
+FILES = {  # that the commands find
     "long.txt": " ".join(f"The {a} jumped over the lazy {b} while a {c} watched." for a, b, c in THREES),
     "hostile.txt": "\x1b[31mred \x1b]0;t\x07 \x9b31m a\u202eb \u200bz x\x00y [red] [/b] :smile: <script>1</script>"
     "\n&amp; | a|b ` **b** _i_ [x](y) # =1+1 @x =cmd|'/c'!A0 \" a,b \\input{x} $x$ % ^_ ~ \\ {0} 你好 שלום e\u0301",
@@ -166,20 +102,6 @@ FILES: dict[str, Any] = {
     "t.conllu": "1\tA\t_\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_\n"
     "3\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n",
     "my.txt": "she 0.2 0.9\nlikes 0.75 0.5\ncoffee 0.4 0.7\n",
-    "mask.txt": "1 0 0\n1 1 0\n0 0 0\n",
-    "mask.json": [[True, False, True], [True, True, False], [False, True, True]],
-    "plain.json": W,
-    "full.json": W | {"b_q": [0.5, 0], "b_k": [1, 0], "W_o": B, "b_o": [3, 4], "note": 1},
-    "xw.json": W | {"X": [[1, 2], [0, 1], [3, 1]], "tokens": ["tea", "is", "hot"]},
-    "wx.json": {"X": [[1, 2, 0], [0, 1, 1]], "W_q": [[1, 0, 2]], "W_k": [[1, 1, 0]], "W_v": [[1, 0, 0]]},
-    "context.json": W | {"X": A, "context": [[1, 0], [2, 2], [0, 1]], "mask": "causal", "heads": 2},
-    "W_o.json": QKV | {"heads": 2, "W_o": B, "score": "dot", "position_scores": [[0, 1, 2], [2, 1, 0]]},
-    "qkv.json": QKV,
-    "model.json": {"tokens": ["[CLS]", "walk", "##ing", "[SEP]"], "attentions": [SHARES, SHARES[::-1]]},
-    "car.json": {"battery": 95, "top speed": 250, "horse power": 560},
-    "exercise.json": QKV | {"tokens": ["she", "sleeps"], "context_tokens": ["a", "cat", "is"]},
-    "right.json": {"scores": [[1, 2, 2], [2, 2, 1]], "weights": [[0.23, 0.38, 0.38], [0.38, 0.38, 0.23]]},
-    "no-scaling.json": {"weights": [[0.16, 0.42, 0.42], [0.42, 0.42, 0.16]]},
 }
 BEFORE = """
 CAT="The cat sat on the mat" FOX="The quick brown fox jumped over the lazy dog" SHE="she likes coffee"
@@ -188,21 +110,25 @@ without() { echo "raise ImportError" > "$1.py"; export PYTHONPATH=. PYTHONDONTWR
 """
 JOBS, SHOWN = 2, 12  # commands at a time; lines of each difference
 VARYING = re.compile(rb"[\d,]+ words/s  [\d:]+ left")
-PIECE = re.compile(r"[^,\]}>]{1,150}[,\]}>]*|[,\]}>]+|^$")
 
 Ran = dict[str, bytes]  # how a command ended: exit code, out, err, and each file made, changed or removed
 
 
 def commands() -> Iterator[str]:
     """Yield every command: of each page of the docs all in one, as they share a folder."""
-    for page in docs.pages():
+    for name, page in docs.pages().items():
         lines = page.read_text(encoding="utf-8").splitlines()
         blocks = [lines[one.start : one.stop] for one in docs.fences(lines) if one.language == "console"]
         typed = [line[2:] for block in blocks for line in block if line.startswith(("$ ", "> "))]
-        yield "\n".join([f": {page.name}", *typed])
+        yield "\n".join([f": {name}", *typed])
     for line in COMMANDS.splitlines():
         if line and not line.startswith("#"):
             yield from expanded(line)
+    formats = itertools.cycle(SETS["FORMATS"].split("|"))
+    for folder, blocks in {"notes": notes.COMMANDS, "by_hand": [line for line, _ in by_hand.SCREENS]}.items():
+        for block in blocks:
+            line = block.splitlines()[0].replace(" V", " -e v.txt -p identity")
+            yield f"cd {folder}; attn {line} -f {next(formats)}"
     for words, _ in told(WRONG):
         yield shlex.join(["attn", *words])
 
@@ -221,18 +147,12 @@ def expanded(line: str) -> Iterator[str]:
 def lay_out(folder: Path) -> None:
     folder.mkdir()
     for name, content in FILES.items():
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-    for name in ("plain", "xw", "model"):
-        np.savez(folder / f"{name}.npz", **json.loads((folder / f"{name}.json").read_text()))
-    np.save(folder / "mask.npy", np.tri(3, dtype=bool))
-    words, vectors = ["she", "likes", "coffee"], np.loadtxt(folder / "my.txt", np.float32, usecols=(1, 2))
-    np.savez(folder / "my.npz", vectors=vectors, words=words)
-    with suppress(ImportError):
-        from gensim.models import KeyedVectors
-
-        keyed = KeyedVectors(2)
-        keyed.add_vectors(words, vectors)
-        keyed.save(str(folder / "my.kv"))
+        (folder / name).write_text(content, "utf-8")
+    for place in ("notes", "by_hand"):
+        (folder / place).mkdir()
+    by_hand.write_files(folder / "by_hand")
+    for name, content in (line.split(": ", 1) for line in notes.FILES.splitlines()):
+        (folder / "notes" / name).write_text(content.replace(r"\n", "\n"))
 
 
 def run(command: str, attn: Path, place: Path, files: Path) -> Ran:
@@ -256,12 +176,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def in_lines(ran: Ran) -> list[str]:
-    """Return how a command ended, line by line; long lines in pieces, so that a difference stays short."""
-    lines = ((name, line) for name in ran for line in ran[name].decode(errors="backslashreplace").split("\n"))
+    """Return how a command ended, line by line, and cut behind commas and brackets: a difference stays short."""
+    cuts = re.compile(r"\n|(?<=[,\]}>])")
     return [
         f"{name}: {piece}"
-        for name, line in lines
-        for piece in (PIECE.findall(line) if line[150:] else [line])
+        for name in ran
+        for piece in cuts.split(ran[name].decode(errors="backslashreplace"))
     ]
 
 
@@ -272,19 +192,12 @@ def difference(old: Ran, new: Ran) -> tuple[str, ...]:
     return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("attn", nargs="*", metavar="OLD_ATTN NEW_ATTN", help="attn as it was and as it is")
-    parser.add_argument("--only", default="", metavar="SUBSTRING", help="only the commands that hold this")
-    parser.add_argument("--list", action="store_true", help="print the commands, and run none")
-    args = parser.parse_args()
-    chosen = [command for command in dict.fromkeys(commands()) if args.only in command]
-    if args.list:
-        print("\n".join(chosen))
-        return 0
-    sides = [Path(found).absolute() for found in map(shutil.which, args.attn) if found]
-    if len(sides) != 2:
-        parser.error("Give the paths of two programs, OLD_ATTN and NEW_ATTN.")
+def main(old_attn: str, new_attn: str, only: str = "") -> None:
+    """Compare two programs over all commands, or those that hold some letters."""
+    chosen = [command for command in dict.fromkeys(commands()) if only in command]
+    sides = [
+        Path(shutil.which(one) or sys.exit(f"There is no {one}.")).absolute() for one in (old_attn, new_attn)
+    ]
     codes, alike = Counter(), defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
         files = Path(folder, "files")
@@ -302,8 +215,8 @@ def main() -> int:
         print(*lines[:SHOWN], *["..."][: len(lines) > SHOWN], sep="\n")
     print("\nExit codes:", ", ".join(f"{code} ({codes[code]})" for code in sorted(codes, key=int)))
     print(f"{len(chosen)} commands, {sum(map(len, alike.values()))} differ")
-    return 1 if alike else 0
+    sys.exit(bool(alike))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

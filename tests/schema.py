@@ -14,7 +14,6 @@ _VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
 
 
 def complaints(record: object) -> list[str]:
-    """Return what is wrong with a record."""
     return [error.message for error in _VALIDATOR.iter_errors(record)]
 
 

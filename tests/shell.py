@@ -31,9 +31,7 @@ SGR = re.compile("\x1b\\[[0-9;]*m")
 # What Python reads when it starts: such a run is a process started anew. Streams of another encoding are made anyway.
 _OF_PYTHON = re.compile("PYTHON(?!IOENCODING$).*|LC_.*|LANG.*|_ATTN_COMPLETE")
 # What would change how attn looks or computes; a test that wants one says so. Raw standard streams change nothing.
-_OURS = re.compile(
-    "_?ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON(?!UNBUFFERED$).*"
-)
+_OURS = re.compile("_?ATTN_.*|.*COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON(?!UNBUFFERED$).*")
 
 
 class Ran(NamedTuple):
@@ -45,10 +43,7 @@ class Ran(NamedTuple):
 
 
 def surroundings(env: Env = None) -> dict[str, str]:
-    """Return a plain environment, changed by `env`; a value of None takes a variable away.
-
-    Whatever the folder that attn is run in, it is the attn under test.
-    """
+    """Return a plain environment for the attn under test, changed by `env`; None takes a variable away."""
     made = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
     made |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(env or {})
     made["PYTHONPATH"] = os.pathsep.join(filter(None, [made.get("PYTHONPATH"), ROOT]))
@@ -64,14 +59,12 @@ def attn(*args: Text, input: Text = b"", env: Env = None, cwd: Folder = None, ti
 
 
 def _started(command: Sequence[Text], data: bytes = b"", env: Env = None, **more: Any) -> Ran:
-    done = subprocess.run(
-        command, input=data, capture_output=True, env=surroundings(env), **({"timeout": 60} | more)
-    )
+    how = {"timeout": 60, "env": surroundings(env)} | more
+    done = subprocess.run(command, input=data, capture_output=True, **how)
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
 def started(*args: str, env: Env = None, **options: Any) -> "subprocess.Popen[bytes]":
-    """Start `attn ARGS` in a process anew; the options are those of Popen."""
     return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
 
 
@@ -122,12 +115,10 @@ def told(*args: str, env: Env = None) -> str:
 
 
 def record(*args: str, env: Env = None) -> Any:
-    """Return the record that `attn ARGS -f json` writes."""
     return json.loads(told(*args, "-f", "json", env=env))
 
 
 def rows(*args: str) -> list[dict[str, str]]:
-    """Return the rows of the CSV that `attn ARGS -f csv` writes, by their headings."""
     return [*csv.DictReader(io.StringIO(told(*args, "-f", "csv"), newline=""))]
 
 

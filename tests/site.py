@@ -1,8 +1,6 @@
-"""The documentation as a site: built strictly, and every link of it followed.
+"""The documentation as a site, built strictly by MkDocs: `python -m tests.site [FOLDER]` (the extra `site`).
 
-`python -m tests.site` builds it into a temporary folder and exits with 1 where MkDocs has a warning, a link leads
-nowhere, or a page would load anything from another server; `python -m tests.site FOLDER` keeps it. It needs the extra
-`site`.
+The exit code is 1 where a link leads nowhere, or a page would load anything from another server.
 """
 
 import os
@@ -18,9 +16,7 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"
 LINK = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
-LOADED = re.compile(
-    r'<(?:(?:img|script|iframe)\b[^>]*?\ssrc|link\b[^>]*?\shref|source\b[^>]*?\ssrcset)="([^"]*)"'
-)
+LOADED = re.compile(r'<(?:(?:img|script|iframe)[^>]*?\ssrc|link[^>]*?\shref|source[^>]*?\ssrcset)="([^"]*)"')
 NAME = re.compile(r'\s(?:id|name)="([^"]*)"(?=[^<>]*>)')
 
 

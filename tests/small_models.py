@@ -13,7 +13,6 @@ FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
 
 
 def table(words: str = "the cat dog sees big a", dim: int = 4, seed: int = 0) -> VectorTable:
-    """Return a table of random vectors."""
     names = words.split()
     matrix = np.random.default_rng([seed, dim]).standard_normal((len(names), dim))
     return VectorTable("file", "table", "\n".join(["", *names, ""]).encode(), matrix, {})
@@ -68,10 +67,7 @@ def weights_by_hand(made, h, words):
     return exps / exps.sum(axis=1, keepdims=True)
 
 
-def write(
-    path, made: dict, vectors: VectorTable, heads: list[str], facts: dict | None = None, always: bool = False
-) -> str:
-    """Write a model for these vectors, and return where it is."""
+def write(path, made: dict, vectors: VectorTable, heads: list[str], facts=None, always=False) -> str:
     with open(path, "wb") as stream:
         write_model(stream, made, vectors.name, vectors.fingerprint(), always, heads, facts or {})
     return str(path)

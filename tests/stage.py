@@ -23,9 +23,7 @@ LIMIT = 60.0  # seconds: far more than any answer takes, also on a busy machine
 class Stage:
     """A run of attn on a terminal of its own, which is the terminal of its session, too."""
 
-    def __init__(
-        self, *args: str, columns: int = 80, rows: int = 24, env: Env = None, stdin: int | None = None
-    ):
+    def __init__(self, *args: str, columns=80, rows=24, env: Env = None, stdin: int | None = None):
         self.terminal, its = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(its)
@@ -48,12 +46,10 @@ class Stage:
         os.close(self.its)
 
     def press(self, *keys: str) -> None:
-        """Press keys, given as what the terminal sends for them."""
         for key in keys:
             os.write(self.terminal, key.encode())
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; the kernel tells attn."""
         self.columns, self.rows = columns, rows
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -65,7 +61,6 @@ class Stage:
         return True
 
     def screen(self) -> list[str]:
-        """Return the lines of the screen, as a person sees them."""
         if (self.drawn.columns, self.drawn.lines) != (self.columns, self.rows):
             self._draw_anew()
         self.stream.feed(self.shown[self.fed :])

@@ -81,16 +81,7 @@ def test_a_score_from_outside_gets_weights_table_json_and_script_right():
     assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
     np.testing.assert_allclose(record["heads"][0]["scores"], nearness(X, X))
     check_script(trace)
-
-
-def test_the_heads_of_a_model_are_joined_by_their_outputs_under_the_score(tmp_path, tokenizers):
-    settings, folder = Settings(score="near", layer=0, head="all"), small_gpt2(tmp_path / "gpt2")
-    trace = trace_checkpoint("self", "dabca", None, settings, folder, keep_weights=True)
-    joined = np.hstack([head.output for head in trace.heads]) @ trace.W_o + trace.b_o
-    np.testing.assert_allclose(trace.layer_output, joined, atol=1e-6)
-
-
-def test_the_arithmetic_of_a_row_is_that_of_the_score():
+    # The arithmetic of a row is that of the score.
     trace = trace_self(TEXT, Settings(score="near", query="coffee", **GIVEN))
     page, strongest = shown(trace), int(np.argmax(trace.weights[3]))
     a, b = trace.x_query[3], trace.x_query[strongest]
@@ -99,6 +90,13 @@ def test_the_arithmetic_of_a_row_is_that_of_the_score():
     assert line.count("²") == 1 + len(a)
     assert float(line.rpartition("=")[2]) == pytest.approx(-sum((a - b) ** 2), abs=1e-3)
     assert "-|q-k|²" in next(line for line in page.splitlines() if line.startswith("key "))
+
+
+def test_the_heads_of_a_model_are_joined_by_their_outputs_under_the_score(tmp_path, tokenizers):
+    settings, folder = Settings(score="near", layer=0, head="all"), small_gpt2(tmp_path / "gpt2")
+    trace = trace_checkpoint("self", "dabca", None, settings, folder, keep_weights=True)
+    joined = np.hstack([head.output for head in trace.heads]) @ trace.W_o + trace.b_o
+    np.testing.assert_allclose(trace.layer_output, joined, atol=1e-6)
 
 
 def test_a_score_that_the_fast_way_does_not_know_is_computed_the_readable_way_in_long_texts():

@@ -1,6 +1,5 @@
 """The campaigns of tests/fuzz, in small: that they run, and that nothing they find so quickly is new."""
 
-import random
 import signal
 import sys
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.fuzz import kill
 from tests.fuzz.campaign import NAMES, apart
-from tests.fuzz.seeds import READERS
 from tests.thorough import like_cases, takes_long
 
 CASES = 3000
@@ -18,15 +16,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and for
 @pytest.mark.parametrize("name", NAMES)
 @like_cases
 def test_damaged_files_end_in_a_sentence_and_never_in_a_wrong_vector(name):
-    outcome = apart(name, CASES // len(NAMES) + 1, 7, None)
+    outcome = apart(name, CASES // len(NAMES) + 1, 7)
     assert not outcome.crashed, "\n".join(first for _, first in outcome.crashes.values())
     assert 0 < outcome.opened < outcome.cases
-
-
-def test_cases_are_the_same_for_the_same_seed():
-    reader = READERS["mixed"]
-    one, other = (reader.damaged(reader.seeds[0], random.Random(5)) for _ in range(2))
-    assert one == other
 
 
 @takes_long

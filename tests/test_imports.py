@@ -11,7 +11,6 @@ import attn_cli
 from tests.shell import python
 
 PACKAGE = Path(attn_cli.__file__).parent
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def module(path):
@@ -26,9 +25,9 @@ def unit(dotted):
 
 def at_import(tree):
     """The nodes of a module but for those within functions."""
-    todo = [tree]
+    todo, functions = [tree], ast.FunctionDef | ast.AsyncFunctionDef
     for node in todo:
-        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, FUNCTIONS)]
+        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, functions)]
     return todo
 
 
@@ -55,9 +54,8 @@ def foreign(tree):
 @cache
 def trees():
     """The syntax tree of each module, parsed when the first test asks: every worker collects this file."""
-    return {
-        module(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    files = sorted(PACKAGE.rglob("*.py"))
+    return {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
 def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
@@ -89,6 +87,7 @@ def importers(library):
 
 
 TOKENIZERS = "models.checkpoints.tokenizer_child"  # the script of a separate process, which nobody imports
+DRAWN = ("matplotlib", "textual")
 WITHIN = {"torch": [], "dask": ["batch.scheduler"], "distributed": ["batch.scheduler"]}
 WITHIN |= {"fsspec": ["batch.storage"], "tokenizers": [TOKENIZERS]}
 
@@ -100,32 +99,19 @@ def test_a_heavy_library_is_imported_in_a_function_of_one_module_or_of_none():
     assert not [name for name, tree in trees().items() if f"attn_cli.{TOKENIZERS}" in imported(tree)]
 
 
-def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
-    found = [name for name, tree in trees().items() if "matplotlib" in foreign(tree)]
-    assert found and all(name.startswith("render.figures") for name in found)
+def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw_and_textual_by_four_modules():
+    figures, live = ({name for name, tree in trees().items() if one in foreign(tree)} for one in DRAWN)
+    assert figures and all(name.startswith("render.figures") for name in figures)
     ran = python("import attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)")
     assert ran.out == "False\n", ran.err
-
-
-def test_textual_is_imported_by_four_modules():
-    at_all = {name for name, tree in trees().items() if "textual" in map(unit, imported(tree))}
-    assert at_all == {"live.app", "live.guest", "live.keys", "live.text_line"}
+    assert live == {"live.app", "live.guest", "live.keys", "live.text_line"}
 
 
 EXTRAS = {"learn": {"scipy"}, "models": {"tokenizers"}, "figures": {"matplotlib"}, "live": {"textual"}}
 # The last of Dask's makes the keys of a local cluster.
 EXTRAS |= {"batch": {"pyarrow"}, "dask": {"dask", "distributed", "fsspec", "cryptography"}}
-KNOWN = {
-    "numpy",
-    "typer",
-    "rich",
-    "wcwidth",
-    "gensim",
-    "platformdirs",
-    "rapidfuzz",
-    "threadpoolctl",
-    "orjson",
-}
+KNOWN = {"numpy", "typer", "rich", "wcwidth", "gensim", "rapidfuzz"}
+KNOWN |= {"platformdirs", "threadpoolctl", "orjson"}
 
 
 def test_what_is_imported_is_a_stated_dependency():

@@ -55,7 +55,6 @@ def test_options_are_typed_anew_where_they_are_not_the_default():
 
 
 def told_by(name):
-    """Return what a bundled file says of itself, as JSON."""
     data = data_path(name).read_bytes()
     about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     return {key: json.loads(value) for key, value in about.items() if value[:1] == "{"}
@@ -70,11 +69,8 @@ def test_training_is_usually_as_the_bundled_files_say_that_they_were_made():
     assert usual == {name: model[name] for name in usual} | own
 
 
-def test_a_text_and_a_word_may_be_as_long_as_is_said_in_bytes():
-    own = Settings(max_text="8", max_word="8b")
-    settings.check_length(8, own)
-    with pytest.raises(InputError, match=r"^The text has more than 8 bytes\. Give a part of it"):
-        settings.check_length(9, own)
+def test_a_word_may_be_as_long_as_is_said_in_bytes():
+    own = Settings(max_word="8b")
     settings.check_words(["éééé", "12345678", "ab"], own)
     for word, shown in {"ééééx": "ééééx", "1" * 30: "1" * 20, "\ud800" * 3: "<U+D800>" * 3}.items():
         with pytest.raises(InputError) as refused:
@@ -134,23 +130,16 @@ def test_what_does_not_go_together_is_refused_in_words_and_what_does_is_not():
         wanted = ALWAYS.get(name, "{1}. [{0}]").format(option, said, own(text)) if said else ""
         more = [True] if text.endswith("says") else []
         assert refusal(getattr(settings, f"check_{name}"), own(text), *more) == wanted
-    for text, head in (
-        ("measure=norm-residual", "mean"),
-        ("measure=norm-residual head=mean", "mean"),
-        ("", None),
-    ):
+    for text, head in {
+        "measure=norm-residual": "mean",
+        "measure=norm-residual head=mean": "mean",
+        "": None,
+    }.items():
         assert settings.check_measure(own(text)).head == head
-    each = settings.with_words_at_each
-    said = (
-        "--next-at all has nothing to show with --next 0. Try --next 3, or leave out --next-at. [--next-at]"
-    )
-    assert refusal(each, own("next=0 next_at=all")) == said
-    assert [each(own(one)).next for one in ("next=0", "next_at=all", "next=2 next_at=all", "")] == [
-        0,
-        5,
-        2,
-        None,
-    ]
+    for text, words in {"next=0": 0, "next_at=all": 5, "next=2 next_at=all": 2, "": None}.items():
+        assert settings.with_words_at_each(own(text)).next == words
+    said = refusal(settings.with_words_at_each, own("next=0 next_at=all"))
+    assert said.endswith(" --next 0. Try --next 3, or leave out --next-at. [--next-at]")
 
 
 # Settings, what else is known, and where the first of them has an effect, which it has not here.

@@ -8,7 +8,6 @@ needs and is not installed leaves its rows out.
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 from importlib import import_module
@@ -20,8 +19,8 @@ from tests.bench.row import HEAD, ONE_BLAS_THREAD
 # A module, and its function that yields rows.
 PARTS = {
     "startup": "startup.rows", "core": "attention.judged", "models": "models.passes", "page": "page.rows",
-    "live": "live.rows", "batch": "batch.rows", "pretrained": "models.loaded", "models_on_disk": "models.on_disk",
-    "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways", "dask": "batch.beside_dask",
+    "live": "live.rows", "batch": "batch.rows", "models_on_disk": "models.on_disk",
+    "vectors": "vectors.rows", "browser": "page.opened", "batch_ways": "batch.ways",
     "live_keys": "live.every_case",
 }  # fmt: skip
 # What the table has of them, and whether it computes enough to be measured with AVX2 alone too.
@@ -30,7 +29,6 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 
 
 def main() -> None:
-    """Measure what was asked for, and print it; nothing depends on what comes out."""
     os.environ.update(ONE_BLAS_THREAD | QUIET)  # before NumPy is loaded: its threads would wait for others
     from tests.bench import attention
 
@@ -59,12 +57,9 @@ def main() -> None:
     found = []
     print("A ratio is what attn takes over what the other does, a median of pairs: below 1, attn takes less.")
     print(f"{attention.machine()}\n{HEAD}")
-    try:
-        for row in chain(*measured):
-            found.append(row)
-            print(row, flush=True)
-    except KeyboardInterrupt:
-        print("Interrupted: the other rows are missing.")
+    for row in chain(*measured):
+        found.append(row)
+        print(row, flush=True)
     judged = [row.reached for row in found if row.reached is not None]
     print(f"Reached: {sum(judged)} of {len(judged)}.")
     if asked.json is not None:
@@ -72,13 +67,12 @@ def main() -> None:
 
 
 def table() -> None:
-    """Measure every part that speed is judged by, each in a process of its own."""
-    from tests.older_processor import LOOPS, in_use, older
+    from tests.older_processor import in_use, older
 
-    narrow, _ = older({}, in_use(), platform.machine())
-    narrow |= {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    narrow = older(in_use())
+    others = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     for part, computes in TABLE.items():
-        kinds = {"": {}, ", kept to AVX2": narrow} if computes and LOOPS in narrow else {"": {}}
+        kinds = {"": {}} | ({", kept to AVX2": narrow | others} if computes and narrow else {})
         for kind, variables in kinds.items():
             print(f"\n{part}{kind}:", flush=True)
             done = subprocess.run([sys.executable, "-m", "tests.bench", part], env=os.environ | variables)

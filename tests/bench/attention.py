@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from timeit import timeit
 
@@ -68,11 +68,7 @@ GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
 
 
 def chosen(groups=(), everything=False, tokens: int | None = None, threads: int = 1) -> list[Case]:
-    """Return the cases of a run: those that take about a minute, or all, or all of some groups.
-
-    With `tokens` every case but a drawing has that size. The ratios to reach hold only for the sizes above and
-    one thread.
-    """
+    """Return the cases of a run; the ratios to reach hold only for the sizes above and one thread."""
     every = everything or bool(groups) or tokens is not None
     cases = [one for one in CASES if (not groups or one.group in groups) and (every or one.tokens < LONG)]
     if tokens is not None:
@@ -84,9 +80,8 @@ def chosen(groups=(), everything=False, tokens: int | None = None, threads: int 
 
 def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Row]:
     for case in cases:
-        if case.against in (EXPLICIT, FUSED) and sides.pytorch() is None:
-            continue
-        if case.against in (ONE_THREAD, BESIDE) and processors() < 2:
+        alone = case.against in (EXPLICIT, FUSED) and sides.pytorch() is None
+        if alone or (case.against in (ONE_THREAD, BESIDE) and processors() < 2):
             continue
         if case.group == "memory":
             ours = int(ran([sys.executable, "-c", CHILD, json.dumps(case)]).out)
@@ -94,17 +89,17 @@ def rows(cases: Iterable[Case], pairs: int = 7, threads: int = 1) -> Iterator[Ro
             theirs = returned if case.against == RETURNED else case.tokens * BYTES_A_TOKEN + FIXED_BYTES
             yield Row(f"peak, {_named(case)}", case.against, [ours], [theirs], case.to_reach, "B")
             continue
-        with sides.fastest_pytorch(threads):
+        if torch := sides.pytorch():
+            torch.set_num_threads(threads)
+        with torch.inference_mode() if torch else nullcontext():
             both = RACES[case.against](case, threads)
-            if both.check is not None:
-                both.check()
+            both.check()
             with both.around():
                 times = race(both.ours, both.theirs, pairs)
         yield Row(_named(case), case.against, *times, case.to_reach)
 
 
 def judged(pairs: int = 7) -> Iterator[Row]:
-    """Yield what attention is judged by: beside PyTorch on one thread, and two threads over one."""
     groups, against = ("weights", "output", "threads"), (EXPLICIT, FUSED, ONE_THREAD)
     return rows((one for one in CASES if one.group in groups and one.against in against), pairs)
 
@@ -132,16 +127,11 @@ def race(ours: Side, theirs: Side, pairs: int) -> tuple[list[float], list[float]
 
 
 def _seconds(side: Side, number: int) -> float:
-    """Return the seconds of one call, the mean of `number` calls, while nobody looks for garbage."""
     return timeit(side, timer=time.perf_counter, number=number) / number
 
 
 def peak(case: Case) -> int:
-    """Return the peak bytes of one call beyond Q, K and V, its answer included; for a fresh process.
-
-    NumPy has multiplied and exponentiated once before, so that the buffers that its libraries allocate once a process
-    do not count. attn itself has not run: every buffer that it allocates, and keeps, counts.
-    """
+    """Return the peak bytes of one call beyond Q, K, V and NumPy's own buffers; for a fresh process."""
     call = sides.ours(case, 1)
     Q, K, V = sides.numbers(case._replace(tokens=min(case.tokens, 512), heads=1))
     scores = Q @ K.T
@@ -159,9 +149,8 @@ def held_at_most() -> int:
 
 def machine() -> str:
     name, torch = platform.processor(), sides.pytorch()
-    with suppress(OSError):
-        listed = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)
-        name = listed[1] if listed else name
+    with suppress(OSError, TypeError):
+        name = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.M)[1]
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     return (
         f"Processors: {processors()} ({name}), {platform.system()} {platform.machine()}, Python "

@@ -34,14 +34,12 @@ def written(lines: int) -> Iterator[tuple[Path, list[str]]]:
         yield Path(name), [*ATTN, "batch", str(path)]
 
 
-def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
-    """Yield the time of two workers over that of one process; of that share of the lines."""
-    for what, most, rounds, suffix, options, more, times in (
+def rows(pairs: int = 3) -> Iterator[Row]:
+    for what, lines, rounds, suffix, options, more, times in (
         ("two workers, summary", 100_000, pairs, ".jsonl", SUMMARY, (), 1.8),
         ("two workers, all fields to Parquet", 30_000, pairs, ".parquet", ("--fields", "all"), (), 1.8),
         ("Dask, two workers, summary", 1_000_000, 1, "/", SUMMARY, ("--engine", "dask"), 1.7),
     ):
-        lines = int(most * share)
         with written(lines) as (folder, attn):
             ours, theirs = (
                 [*attn, *options, "--workers", workers, "-o", f"{folder}/{workers}{suffix}", *also]
@@ -52,8 +50,6 @@ def rows(pairs: int = 3, share: float = 1.0) -> Iterator[Row]:
 
 
 def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
-    """Yield one form of the lines beside another, in time and bytes; and the memory of many lines."""
-
     def to(name: str, *options: str) -> list[str]:
         return [*attn, *options, "--workers", "1", "-o", str(folder / name)]
 
@@ -68,21 +64,6 @@ def ways(pairs: int = 3, lines: int = 20_000) -> Iterator[Row]:
     with written(10 * lines) as (folder, attn):
         many = [peak(to("out.jsonl", *SUMMARY))]
     yield Row(f"peak of {10 * lines:,} lines", f"of {lines:,}", many, few, 1.05, "B")
-
-
-def beside_dask(pairs: int = 1, lines: int = 1_000_000) -> Iterator[Row]:
-    """Yield two workers of a cluster that is started, beside two processes; the bytes must be the same."""
-    from tests.batch.folders import content
-    from tests.machines import Machines
-
-    with written(lines) as (folder, attn), Machines(2) as machines:
-        attn += ["--force", *SUMMARY]
-        dask = [*attn, "--engine", "dask", "--scheduler", machines.address, "-o", f"{folder}/many/"]
-        two = [*attn, "--workers", "2", "-o", f"{folder}/one/"]
-        what = f"a cluster, two workers, {lines:,} lines"
-        yield compared(what, dask, "two processes", two, 1 / 0.8, pairs, "clock")
-        one, many = (content(str(folder / name)) for name in ("one", "many"))
-        print(f"{len(one)} files: {'the same bytes' if one == many else 'OTHER BYTES'}")
 
 
 def costs(lines: int) -> None:

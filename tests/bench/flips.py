@@ -1,9 +1,8 @@
-"""Pairs of sentences whose pronoun changes its noun: `python -m tests.bench.flips MODEL FILE... [--each]`.
+"""Pairs of sentences whose pronoun changes its noun: `python -m tests.bench.flips MODEL FILE...`.
 
-Lines 2n and 2n + 1 of a file of passages are a pair: one or two other words, and the pronoun stands for the second of
-two nouns and no longer for the first. `tests/models/flips-dev.jsonl` is for choosing a model, `flips-test.jsonl` for
-saying how good it is. A sentence is right where the right noun has more of the pronoun's attention than the other one;
-`first` is the first noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
+Lines 2n and 2n + 1 of a file are a pair: the pronoun stands for the second of two nouns and no longer for the first. A
+sentence is right where the right noun has more of the pronoun's attention than the other one; `first` is the first
+noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
 """
 
 import json
@@ -44,25 +43,19 @@ def flip(stack, pair):
 
 
 def measure(stack, found):
-    """Return what the head does with each pair, and the means over all."""
     flips = [flip(stack, pair) for pair in found]
     return flips, {name: float(np.mean([one[name] for one in flips])) for name in flips[0]}
 
 
-def main(model: str, files: list[Path] = typer.Argument(FILES), each: bool = False) -> None:  # noqa: B008
+def main(model: str, files: list[Path] = typer.Argument(FILES)) -> None:  # noqa: B008
     """Measure each file, with its marks and (as the commands read a text) without; print a line for each, as JSON."""
     stack = named(model)
     for path in files:
         written = pairs(path)
         bare = [(a.without_punctuation(), b.without_punctuation()) for a, b in written]
         for marks, found in (("with", written), ("without", bare)):
-            flips, means = measure(stack, found)
-            shown = {name: round(share, 3) for name, share in means.items()}
+            shown = {name: round(share, 3) for name, share in measure(stack, found)[1].items()}
             print(json.dumps({"file": path.name, "marks": marks, "pairs": len(found), **shown}))
-        for one, pair in zip(flips, bare, strict=True) if each else ():
-            first, second = (one["first"] + half * one["moves"] for half in (0.5, -0.5))
-            text = " ".join(pair[0].words)
-            print(f"{2 * one['right']:.0f} right  {first:.3f} {second:.3f} {one['moves']:+.3f}  {text}")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
     P_n(w | h) = (c(hw) - D(c(hw))) / c(h.) + left(h) P_(n-1)(w | h without its first word)
 
-The counts of the highest order are those of the text. Below, an n-gram counts once for each word that it follows; one
-that opens a sentence follows none and keeps its count. Below the words stands 1 / vocabulary (Chen and Goodman 1998,
-"An Empirical Study of Smoothing Techniques for Language Modeling", sections 2.7 and 3).
+Below the highest order an n-gram counts once for each word that it follows; one that opens a sentence keeps its count.
+Below the words stands 1 / vocabulary (Chen and Goodman 1998, sections 2.7 and 3).
 """
 
 from typing import NamedTuple
@@ -92,6 +91,5 @@ def _capped(counts: np.ndarray) -> np.ndarray:
 
 
 def perplexity(model: KneserNey, sentences) -> float:
-    """Return the perplexity per word of some sentences."""
     logs = np.concatenate([np.log(model.probabilities(one)) for one in sentences if len(one)])
     return float(np.exp(-logs.mean()))

@@ -1,8 +1,7 @@
 """A language model beside a 5-gram model: `python -m tests.bench.language MODEL TEXT... --dev TREEBANK...`.
 
-The n-gram model (interpolated Kneser-Ney, with one discount an order and with three) counts as many words of these
-texts as the model has learned from, over the same vocabulary: the words of the vectors, and one word for all others.
-Both are measured on the lines of the texts that are held back, and on each treebank; each line is read by itself.
+The n-gram model (interpolated Kneser-Ney) counts as many words of these texts as the model has learned from, over the
+same vocabulary. Both are measured on the held-back lines of the texts and on each treebank; a line is read by itself.
 """
 
 import argparse

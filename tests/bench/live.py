@@ -1,8 +1,6 @@
-"""How long attn live takes from a key to the new screen, on a terminal of its own, as people run it.
+"""How long attn live takes from the byte of a key to the last byte of the screen that answers it, on a terminal.
 
-The time is that from the byte of a key to the last byte of the screen that answers it: the slowest of all ways to
-measure it. Beside it stands the processor time that attn takes for a key, in all its threads: on a busy machine the
-wall says more about the others.
+Beside it stands the processor time that attn takes for a key: on a busy machine the wall says more about the others.
 """
 
 import re
@@ -30,7 +28,6 @@ CASES = {  # name: words, keys before, the keys that are timed, seconds allowed 
 
 
 def rows(pairs: int = 60) -> Iterator[Row]:
-    """Yield what a key takes, and a letter that is typed, with nine words on the screen."""
     for what, case, most in (("a key", "9 words", 0.025), ("a typed letter", "9 words, typing", 0.04)):
         yield Row(f"attn live, {what}", "-", measured(case, pairs)[0], [], most)
 
@@ -40,12 +37,8 @@ def every_case(pairs: int = 500) -> Iterator[Row]:
     for name, (*_, allowed) in CASES.items():
         times, taken = measured(name, pairs)
         most = [times[int(len(times) * 0.95)]]
-        for what, found in {
-            "": times,
-            ", 95 % of keys": most,
-            ", the worst": times[-1:],
-            ", CPU": [taken],
-        }.items():
+        told = {"": times, ", 95 % of keys": most, ", the worst": times[-1:], ", CPU": [taken]}
+        for what, found in told.items():
             yield Row(f"attn live, {name}{what}", "-", found, [], allowed if found is most else None)
 
 

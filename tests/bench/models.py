@@ -1,15 +1,13 @@
-"""Models on disk beside transformers, which loads a model as it does unless told otherwise; models of random numbers.
+"""Models on disk, of random numbers, beside transformers, which loads a model as it does unless told otherwise.
 
-They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), are written to a temporary
-folder, and read from the page cache. `passes`: in one process, loaded before. `loaded`: processes, without their
-imports. `on_disk`: whole processes on safetensors and GGUF (8 GB of disk); their peak memory is held against the size
-of the file and 1.3 times the largest layer in float32.
+They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), and are read from the page
+cache. `passes`: in one process, loaded before. `on_disk`: whole processes (8 GB of disk), whose peak memory is held
+against the size of the file and 1.3 times the largest layer in float32.
 """
 
 import importlib.util
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -18,19 +16,16 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from timeit import Timer, repeat
+from timeit import Timer
 
 import numpy as np
 
-from attn_cli.core.threads import processors
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from tests.bench.attention import held_at_most
 from tests.bench.row import ATTN, Row, compared, peak, ran
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.gguf_by_hand import converted, eight_bits, llama, stored
 
 TEXT = "The cat sat on the mat because it was tired"
-RUNS = 3  # in one process, after one that is not counted
 LAYERS = 12
 GPT2 = by_hand.GPT2 | {
     "n_embd": 768, "n_layer": LAYERS, "n_head": 12, "activation_function": "gelu_new", "n_positions": 1024,
@@ -58,7 +53,6 @@ with torch.no_grad():
     found = model(torch.tensor([json.loads(ids)]), output_attentions=True).attentions[int(layer)]
 json.dump(found[0].tolist(), sys.stdout)
 """
-CHILD = "import sys; from tests.bench.models import child; child(*sys.argv[1:])"
 THEIRS = "transformers, eager"
 
 
@@ -69,11 +63,8 @@ def write_gpt2(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def write_bert(folder: Path) -> None:
-    save_small(
-        folder, BERT, by_hand.bert(vocabulary=30522, places=512, d=768, layers=LAYERS, head=False, wide=4)
-    )
-    words = dict.fromkeys([*by_hand.FRAMES, *TEXT.lower().split(), *(f"w{n}" for n in range(30_000))])
-    by_hand.word_pieces(folder, words)
+    arrays = by_hand.bert(vocabulary=30522, places=512, d=768, layers=LAYERS, head=False, wide=4)
+    save_small(folder, BERT, arrays)
 
 
 def write_llama(folder: Path) -> tuple[list[str], list[str]]:
@@ -102,7 +93,6 @@ WRITERS = {"GPT-2 small": write_gpt2, "BERT base": write_bert}
 
 
 def is_there(*names: str) -> bool:
-    """Tell whether what models are measured beside is installed, and say if it is not."""
     missing = [name for name in names if not importlib.util.find_spec(name)]
     if missing:
         print(f"Models: not measured, because {', '.join(missing)} is not installed.", file=sys.stderr)
@@ -110,18 +100,13 @@ def is_there(*names: str) -> bool:
 
 
 @contextmanager
-def on_processors(count: int) -> Iterator[None]:
-    """Keep this process, and those that it starts, to so many processors."""
+def on_one_processor() -> Iterator[None]:
     all_of_them = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(all_of_them)[-count:])
+    os.sched_setaffinity(0, {max(all_of_them)})
     try:
         yield
     finally:
         os.sched_setaffinity(0, all_of_them)
-
-
-def ids_of(count: int) -> list[int]:
-    return [n * 397 % 20_000 for n in range(count)]
 
 
 def our_weights(checkpoint: Checkpoint, ids: list[int]) -> list[np.ndarray]:
@@ -129,7 +114,6 @@ def our_weights(checkpoint: Checkpoint, ids: list[int]) -> list[np.ndarray]:
 
 
 def their_model(folder: str):
-    """Load a model with transformers, and return what computes the weights of all its layers."""
     import torch
     from transformers import AutoModel
 
@@ -143,18 +127,17 @@ def their_model(folder: str):
 
 
 def passes(pairs: int = 7) -> Iterator[Row]:
-    """Yield what a pass that keeps all layers' weights takes in processor time, on one thread."""
     if not is_there("torch", "transformers"):
         return
     import torch
 
     torch.set_num_threads(1)
-    with on_processors(1), tempfile.TemporaryDirectory() as name:
+    with on_one_processor(), tempfile.TemporaryDirectory() as name:
         for model, count in (("GPT-2 small", 128), ("GPT-2 small", 512), ("BERT base", 128)):
             folder = Path(name, model)
             if not folder.exists():
                 WRITERS[model](folder)
-            ids, theirs = ids_of(count), their_model(str(folder))
+            ids, theirs = [n * 397 % 20_000 for n in range(count)], their_model(str(folder))
             with Checkpoint(str(folder)) as checkpoint:
                 for one, other in zip(our_weights(checkpoint, ids), theirs(ids), strict=True):
                     np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
@@ -166,43 +149,6 @@ def passes(pairs: int = 7) -> Iterator[Row]:
             yield Row(f"all layers' weights, {model}, {count} tokens", THEIRS, *both, 0.75)
 
 
-def loaded(pairs: int = 5) -> Iterator[Row]:
-    """Yield what loading a model and all its weights take, with as many threads as there are processors, and one."""
-    if not is_there("torch", "transformers", "tokenizers"):
-        return
-    for name, write in WRITERS.items():
-        with tempfile.TemporaryDirectory() as room:
-            folder = Path(room, "model")
-            write(folder)
-            for threads in sorted({1, processors()}, reverse=True):
-                child = [sys.executable, "-c", CHILD, str(folder), str(threads)]
-                sides = [[*child, "attn"], [*child, "transformers"]]
-                with on_processors(threads):
-                    runs = [[json.loads(ran(side).out) for side in sides] for _ in range(pairs)]
-                what = f"{name}, all layers, threads: {threads}"
-                for n, (kind, limit, unit) in enumerate((("", 1.1, "s"), (", peak", 0.4, "B"))):
-                    both = ([run[side][n] for run in runs] for side in (0, 1))
-                    yield Row(what + kind, THEIRS, *both, limit, unit)
-
-
-def child(folder: str, threads: str, side: str) -> None:
-    """Print the median seconds of some runs of a side, and this process's peak; what it imports is loaded before."""
-    ids = ids_of(128)
-
-    def attn():
-        with Checkpoint(folder) as checkpoint:
-            return our_weights(checkpoint, ids)
-
-    if side == "transformers":
-        import torch
-        from transformers import BertModel, GPT2Model  # noqa: F401
-
-        torch.set_num_threads(int(threads))
-    run = attn if side == "attn" else lambda: their_model(folder)(ids)
-    assert [one.shape for one in run()] == [(1, 12, len(ids), len(ids))] * LAYERS
-    print(json.dumps([statistics.median(repeat(run, number=1, repeat=RUNS)), held_at_most()]))
-
-
 # What makes a model's folder, its layers, and the bytes of its largest layer in float32.
 MODELS = {
     "GPT-2 small": (write_gpt2, LAYERS, 4 * 12 * 768 * 768),
@@ -212,7 +158,6 @@ TYPES = {"F16": lambda array: stored(array.astype(np.float16)), "Q8_0": eight_bi
 
 
 def on_disk(pairs: int = 5) -> Iterator[Row]:
-    """Yield the first layer and the last of each model's files, as whole processes, and their peaks."""
     if not is_there("torch", "transformers", "tokenizers", "gguf"):
         return
     for name, (make, layers, largest) in MODELS.items():

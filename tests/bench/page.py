@@ -1,7 +1,6 @@
-"""The interactive page's size and speed. Opening and hovering need playwright and Chromium.
+"""The interactive page's size and speed; opening it and hovering over it need playwright and Chromium.
 
-A large page holds the weights of 12 layers of 12 heads over 512 tokens. Opening lasts from the request to the drawn
-page; hovering lasts from the pointer's move, over the matrix, to the next frame.
+Opening lasts from the request to the drawn page; hovering from the pointer's move, over the matrix, to the next frame.
 """
 
 import sys
@@ -15,7 +14,7 @@ import numpy as np
 from tests.bench.row import ATTN, Row, compared, ran
 from tests.bench.startup import FOX, NUMPY, OPPONENTS
 
-TOKENS, LAYERS, HEADS = 512, 12, 12
+TOKENS, LAYERS = 512, 12
 MOVES = 12  # of the pointer, on each page that is opened
 HOVER = """async ([x, y]) => {
   const canvas = document.querySelector("#matrix canvas"), box = canvas.getBoundingClientRect();
@@ -28,7 +27,6 @@ HOVER = """async ([x, y]) => {
 
 
 def rows(pairs: int = 5) -> Iterator[Row]:
-    """Yield what the page of saved weights takes, 268 tokens in 6 layers of 12 heads: processor time, and bytes."""
     what = "page, 268 tokens x 72 heads"
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "page.html")
@@ -40,15 +38,14 @@ def rows(pairs: int = 5) -> Iterator[Row]:
         yield Row(what, "-", [path.stat().st_size], [], 2e6, "B")
 
 
-def many_heads() -> np.ndarray:
-    """Return the weights (6, 12, 268, 268) of random scores; a few keys draw many queries, as models' do."""
-    n, draw = 268, np.random.default_rng(0)
-    exps = np.exp(draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n)))
+def many_heads(layers: int = 6, n: int = 268) -> np.ndarray:
+    """Return the weights (layers, 12, n, n) of random scores; a few keys draw many queries, as models' do."""
+    draw = np.random.default_rng(0)
+    exps = np.exp(draw.normal(0, 1.5, (layers, 12, n, n)) + 5 * draw.binomial(1, 0.03, (layers, 12, 1, n)))
     return (exps / exps.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
 def opened(pairs: int = 5) -> Iterator[Row]:
-    """Yield the bytes of pages, and the time that opening a large one and hovering over it take."""
     from tests.browser import Opened, chromium
 
     opening, hovering = [], []
@@ -57,12 +54,10 @@ def opened(pairs: int = 5) -> Iterator[Row]:
         for what, options in {"nine words": ["--words", "0"], "nine words, 3,000 to type with": []}.items():
             ran([*ATTN, "page", FOX, *options, "-o", str(path)])
             yield Row(f"page of {what}", "-", [path.stat().st_size], [], None, "B")
-        draw = np.random.default_rng(0)
-        exps = np.exp(2 * draw.standard_normal((LAYERS, HEADS, TOKENS, TOKENS), dtype=np.float32))
         words = [f"word{n}" for n in range(TOKENS)]
-        np.savez(f"{name}/w.npz", attentions=exps / exps.sum(axis=-1, keepdims=True), tokens=words)
+        np.savez(f"{name}/w.npz", attentions=many_heads(LAYERS, TOKENS), tokens=words)
         ran([*ATTN, "show", f"{name}/w.npz", "-f", "page", "-o", str(path)])
-        what = f"page, {TOKENS} tokens x {LAYERS * HEADS} heads"
+        what = f"page, {TOKENS} tokens x {LAYERS * 12} heads"
         yield Row(what, "-", [path.stat().st_size], [], 60e6, "B")
         with chromium() as browser:
             for _ in range(pairs):

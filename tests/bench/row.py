@@ -104,9 +104,6 @@ def peak(command: list[str]) -> float:
     return 1024 * int(ran([sys.executable, "-c", PEAK, *command]).out)
 
 
-def compared(
-    what: str, ours: list[str], against: str, theirs: list[str], to_reach: float, pairs: int, by: str = "cpu"
-) -> Row:
-    """Measure two commands in turn, by the processor's or the clock's seconds, after a run that does not count."""
+def compared(what, ours: list[str], against, theirs: list[str], to_reach, pairs: int, by="cpu") -> Row:
     both = [(getattr(ran(ours), by), getattr(ran(theirs), by)) for _ in range(pairs + 1)]
     return Row(what, against, *map(list, zip(*both[1:], strict=True)), to_reach)

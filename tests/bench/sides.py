@@ -1,7 +1,6 @@
 """The two sides of a race: attn and its opponent, each at its fastest, on the same numbers.
 
-Their answers are compared before anything is timed: a fast wrong answer is worth nothing. A side is a function
-without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
+Their answers are compared before anything is timed: a fast wrong answer is worth nothing.
 """
 
 import io
@@ -10,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -29,18 +28,18 @@ from attn_cli.render.screen.grid import Grid
 from tests.shell import plain
 
 Side = Callable[[], object]
-RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
-ROWS = 256  # of an answer compared at a time, and of the queries whose links are checked
+RELATIVE, ABSOLUTE = (
+    1e-4,
+    (2e-5, 1e-8),
+)  # for float32; an output sums numbers of both signs, weights have none
+ROWS = 256  # whose links are checked
 TOP = 5  # links of each row
 LABEL, CELL, DIGITS = 12, 5, 3  # of a drawing
 NUMBER = re.compile(r"(?<![\w.])(?:\.\d+|1\.00)")
 
 
 class Case(NamedTuple):
-    """One thing to measure: what attn does (the job), against whom, how large, and the ratio to reach.
-
-    Q, K and V are (heads, tokens, dim). The group is the part of the benchmark that the case belongs to.
-    """
+    """One thing to measure: its part of the benchmark, what attn does, against whom, the ratio to reach, how large."""
 
     group: str
     job: str
@@ -53,11 +52,9 @@ class Case(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of a case."""
-
     ours: Side
     theirs: Side
-    check: Callable[[], None] | None  # compares their answers before anything is timed; None without answers
+    check: Callable[[], None] = lambda: None  # compares their answers before anything is timed
     around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while they are timed
 
 
@@ -74,22 +71,6 @@ def pytorch():
     except (ImportError, OSError):
         return None
     return torch
-
-
-@contextmanager
-def fastest_pytorch(threads: int):
-    """Run PyTorch without gradients and with so many threads; do nothing where it is not installed."""
-    torch = pytorch()
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def ours(case: Case, threads: int) -> Side:
@@ -145,13 +126,11 @@ def fused(case: Case, threads: int) -> Sides:
 
 
 def output_alone(case: Case, threads: int) -> Sides:
-    """Return the strongest links of each row, and attn's output alone."""
     mine, output = ours(case, threads), ours(case._replace(job="output"), threads)
     return Sides(mine, output, lambda: _links_agree(*numbers(case)))
 
 
 def one_thread(case: Case, threads: int) -> Sides:
-    """Return attn with two threads, and with one."""
     return _checked(ours(case, 2), ours(case, 1))
 
 
@@ -160,20 +139,15 @@ def beside_another(case: Case, threads: int) -> Sides:
 
     @contextmanager
     def busy():
-        with ExitStack() as stack:
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-            stack.callback(process.kill)
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
             yield
+            process.kill()
 
     return one_thread(case, threads)._replace(around=busy)
 
 
 def floor(case: Case, threads: int) -> Sides:
-    """Return attn, and the lower bound of attention in NumPy: the two matrix products and the exponential alone.
-
-    The bound has tiles of attn's own size, always in the same memory. No row is shifted, summed or divided; under a
-    causal mask tiles that are all masked are left out.
-    """
+    """Return attn, and the two matrix products and the exponential alone, in tiles of attn's size."""
     Q, K, V = numbers(case)
     wide = min(case.tokens, streaming.TILE_KEYS)
     rows = min(case.tokens, streaming.TILE // (streaming.TILE_KEYS * Q.itemsize))
@@ -199,7 +173,7 @@ def floor(case: Case, threads: int) -> Sides:
                     exp(scores, out=scores)
                     np.matmul(scores, v[low:high], out=output[: len(part)])
 
-    return Sides(ours(case, 1), theirs, None)
+    return Sides(ours(case, 1), theirs)
 
 
 def _checked(mine: Side, theirs: Side) -> Sides:
@@ -207,20 +181,15 @@ def _checked(mine: Side, theirs: Side) -> Sides:
 
 
 def agree(mine: object, theirs: object) -> None:
-    """Raise AttnError unless two answers are the same: (weights, output), (None, output), or an output.
-
-    Where one side gives no weights, only the outputs are compared. The relative tolerance is 1e-4, for float32; an
-    output, which sums numbers of both signs, has an absolute one of 2e-5 too.
-    """
+    """Raise AttnError unless two answers, (weights, output) or an output, are the same in what both have."""
     answers = (answer if isinstance(answer, tuple) else (answer,) for answer in (mine, theirs))
-    one, other = ([np.asarray(part) for part in parts if part is not None] for parts in answers)
-    (*weights, output), (*their_weights, their_output) = one, other
-    both = zip(weights, their_weights, strict=False)
-    if not _close(output, their_output, ABSOLUTE) or not all(_close(a, b, NEAR_ZERO) for a, b in both):
-        raise AttnError(
-            "Two ways to compute attention disagree here, so nothing was timed.",
-            "Please report it with what the benchmark says of this machine.",
-        )
+    one, other = ([np.asarray(part) for part in parts[::-1] if part is not None] for parts in answers)
+    for a, b, absolute in zip(one, other, ABSOLUTE, strict=False):
+        if a.size != b.size or not np.allclose(a, b.reshape(a.shape), RELATIVE, absolute):
+            raise AttnError(
+                "Two ways to compute attention disagree here, so nothing was timed.",
+                "Please report it with what the benchmark says of this machine.",
+            )
 
 
 def _links_agree(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> None:
@@ -232,21 +201,8 @@ def _links_agree(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> None:
     agree((links.weights, output), (np.take_along_axis(weights, links.keys, axis=1), right))
 
 
-def _close(one: np.ndarray, other: np.ndarray, absolute: float) -> bool:
-    """Tell whether two arrays of equal size are close; some rows at a time, to save memory."""
-    width = one.shape[-1]
-    if one.size != other.size or width != other.shape[-1]:
-        return False
-    a, b = one.reshape(-1, width), other.reshape(-1, width)
-    starts = range(0, len(a), ROWS)
-    return all(np.allclose(a[i : i + ROWS], b[i : i + ROWS], RELATIVE, absolute) for i in starts)
-
-
 def drawing(case: Case, threads: int) -> Sides:
-    """Return attn, and rich.table.Table of Text cells, which draw tokens x tokens weights in full colour on one page.
-
-    rich.table.Table is at its best: no box, no padding, styles made once.
-    """
+    """Return attn, and rich.table.Table at its best (no box, no padding, styles made once), which draw weights."""
     n = case.tokens
     weights = np.random.default_rng(0).dirichlet(np.ones(n), n)
     tokens = [f"w{i}" for i in range(n)]
@@ -274,9 +230,8 @@ def drawing(case: Case, threads: int) -> Sides:
         return out.getvalue()
 
     def check():
-        screens = (plain(side()).splitlines()[1 : n + 1] for side in (ours, theirs))
-        one, other = ([NUMBER.findall(line) for line in lines] for lines in screens)
-        if one != other or [len(row) for row in one] != [n] * n:
+        one, other = (NUMBER.findall(plain(side()))[: n * n] for side in (ours, theirs))
+        if one != other or len(one) != n * n:
             raise AttnError("Two drawings of one matrix show different numbers, so nothing was timed.")
 
     return Sides(ours, theirs, check)

@@ -14,20 +14,15 @@ from attn_cli.vectors import bundled
 from attn_cli.vectors.lookup import look_up
 
 
-def similarity(path: str) -> tuple[float, int, int]:
-    """Return Spearman's rho, the pairs covered, and the pairs in the file."""
+def main(path: str) -> None:
     table = bundled()
-    text = Path(path).read_text(encoding="utf-8")
-    lines = [line.split("\t") for line in text.splitlines() if line[:1] != "#"]
-    cosines, scores = [], []
-    for one, other, score in lines:
-        a, b = look_up(one, table), look_up(other, table)
-        if a is not None and b is not None:
-            cosines.append(a[1] @ b[1] / np.linalg.norm(a[1]) / np.linalg.norm(b[1]))
-            scores.append(float(score))
-    return float(spearmanr(cosines, scores).statistic), len(scores), len(lines)
+    lines = [line.split("\t") for line in Path(path).read_text("utf-8").splitlines() if line[:1] != "#"]
+    both = [(look_up(one, table), look_up(other, table), float(score)) for one, other, score in lines]
+    known = [(a[1], b[1], score) for a, b, score in both if a is not None and b is not None]
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b, _ in known]
+    rho = spearmanr(cosines, [score for *_, score in known]).statistic
+    print(f"Spearman {rho:.4f} over {len(known)} of {len(lines)} pairs")
 
 
 if __name__ == "__main__":
-    rho, covered, pairs = similarity(sys.argv[1])
-    print(f"Spearman {rho:.4f} over {covered} of {pairs} pairs")
+    main(sys.argv[1])

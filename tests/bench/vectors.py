@@ -46,8 +46,6 @@ def from_memory(command: list[str]) -> float:
 
 
 def rows(pairs: int = 3) -> Iterator[Row]:
-    """Yield what is done with each file beside gensim's load, and a lookup by an index beside NumPy's import."""
-
     def of(path: Path, code: str, *more: str) -> list[str]:
         return [sys.executable, "-c", code, str(path), *more]
 

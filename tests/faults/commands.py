@@ -36,7 +36,6 @@ def files(folder: Path) -> State:
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Return the unfinished files in a folder and in the home beside it."""
     return sorted(str(path.relative_to(folder.parent)) for path in folder.parent.rglob("*.part"))
 
 
@@ -191,7 +190,6 @@ COMMANDS = [command for command in ALL if not command.needs or find_spec(command
 
 
 def laid(command: Command, place: Path) -> Path:
-    """Lay out an empty place for a command, and return the folder that it runs in."""
     shutil.rmtree(place, ignore_errors=True)
     folder = place / "here"
     folder.mkdir(parents=True)

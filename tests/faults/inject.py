@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 CALLS = ("open", "write", "fsync", "chmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
-ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
+ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT", "EACCES")
 TRIED_AGAIN = ("open", "write", "fsync", "chmod")  # by Python itself after EINTR (PEP 475): nobody sees it
 KILLS = ("kill before", "kill after", "kill half")  # half: of a write
 SHORT = "short"
@@ -36,8 +36,8 @@ def kinds(call: str) -> tuple[str, ...]:
 class Injector:
     """Stands before the os functions that write; counts their calls, and spoils one of them."""
 
-    def __init__(self, fault: Fault | None = None) -> None:
-        self.fault = fault
+    def __init__(self, fault: Fault | None) -> None:
+        self.fault = fault or Fault("", 0, "")
         self.counts = Counter()
         self.victim = None  # the first argument of the spoilt call
 
@@ -47,12 +47,8 @@ class Injector:
 
     def call(self, name, real, *args, **options):
         self.counts[name] += 1
-        fault, nth = self.fault, self.counts[name]
-        if (
-            not fault
-            or fault.call != name
-            or not (nth == fault.nth or (nth > fault.nth and fault.kind in STICKY))
-        ):
+        fault, before = self.fault, self.counts[name] - self.fault.nth
+        if fault.call != name or before < 0 or (before > 0 and fault.kind not in STICKY):
             return real(*args, **options)
         self.victim = args[0] if self.victim is None else self.victim
         if fault.kind in (SHORT, "kill half"):

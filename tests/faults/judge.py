@@ -49,7 +49,6 @@ def faults(base: Baseline) -> Iterator[Fault]:
 
 
 def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
-    """Inject one fault and return what is wrong after it."""
     folder = copied(base.template, place / "run")
     ended = run(base.command.args, folder, environment(folder), fault)
     state = base.command.observe(folder)
@@ -102,8 +101,5 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
 
 
 def _difference(base: Baseline, state: State) -> str:
-    told = []
-    for name in sorted({*state, *base.old, *base.new}):
-        same = (word for word in ("old", "new") if state.get(name) == getattr(base, word).get(name))
-        told.append(f"{name} {next(same, 'else')}")
-    return ", ".join(told)
+    names = sorted({*state, *base.old, *base.new})
+    return ", ".join(one for one in names if state.get(one) not in (base.old.get(one), base.new.get(one)))

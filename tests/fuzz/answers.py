@@ -18,10 +18,8 @@ from attn_cli.teach.answer_key import read_answer_key
 from attn_cli.teach.grade import grade
 from attn_cli.teach.submission import read_submission
 
-CODES = (
-    *("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner"),
-    *("k-v-swapped", "mask-after-softmax", "heads-not-averaged"),
-)
+CODES = ("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner")
+CODES += ("k-v-swapped", "mask-after-softmax", "heads-not-averaged")
 SHOWN = ("q", "k", "v", "scores", "scaled_scores", "masked_scores", "weights", "output")
 MARKS = (np.nan, -np.inf, -1e9, -1e4)  # what programs put where a mask is
 ROUNDINGS = (2, 3, 4, None)
@@ -136,7 +134,6 @@ def projected(record, transposed, draw):
 
 
 def possible(record):
-    """Return the mistakes that can be made with an exercise."""
     q, k, v = projected(record, False, None)
     mask = mask_of(record, len(q), len(k))
     scaled = record.get("score", "scaled") == "scaled" and q.shape[1] // record["heads"] > 1
@@ -182,13 +179,11 @@ def dressed(draw, answer, heads):
 
 
 def written(folder, name, record, suffix="json"):
-    """Write a record, as JSON or as .npz (in float32, so), and return where."""
     path = Path(folder) / f"{name}.{suffix}"
     if suffix == "npz":
         np.savez(path, **{key: matrix.astype(np.float32) for key, matrix in record.items()})
         return path
-    plain = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in record.items()}
-    path.write_text(json.dumps(plain))
+    path.write_text(json.dumps(record, default=np.ndarray.tolist))
     return path
 
 
@@ -251,11 +246,6 @@ def campaign(count, seed, told=None, least=2):
     return counts
 
 
-def told(n, mistakes, said, found, record, answer):
-    shapes = {name: np.shape(value) for name, value in answer.items()}
-    print(n, mistakes, said, found.candidates, found.first and found.first.step, shapes, record.get("mask"))
-
-
 if __name__ == "__main__":
-    for name, found in campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, 0, told).items():
+    for name, found in campaign(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, 0, print).items():
         print(f"{name:20}", ", ".join(f"{how} {many}" for how, many in found.most_common()))

@@ -1,10 +1,9 @@
-"""Many cases of one reader: written, opened and asked, timed and counted, and what crashes kept."""
+"""Many cases of one reader: written, opened, asked and counted, and the first of what crashes told."""
 
 import os
 import resource
 import signal
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -19,13 +18,11 @@ from random import Random
 from attn_cli.errors import AttnError
 from tests.fuzz import cases as vectors, gguf, seeds
 from tests.fuzz.cases import Broken
-from tests.fuzz.mutate import IN_MEMORY, peak, place
-from tests.fuzz.seeds import Files, beside
+from tests.fuzz.mutate import IN_MEMORY, place
+from tests.fuzz.seeds import beside
 
 LONGEST = 5.0  # seconds of a case; what takes longer hangs
-ENOUGH = 3  # files of one kind of crash are kept
 MEMORY = 4 << 30  # bytes that a campaign may take; what wants more is a crash
-WARM = 200
 
 NAMES = tuple(seeds.READERS)
 ALL = (*NAMES, *gguf.NAMES)
@@ -36,44 +33,39 @@ class Outcome:
     """What became of a reader's cases; crashes by where they happened, with their number and first traceback."""
 
     reader: str
-    cases: int = 0
+    cases: int
     opened: int = 0
-    seconds: float = 0.0
-    slowest: float = 0.0
-    growth: int = 0
-    died: int = 0
     crashes: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def crashed(self) -> int:
-        return sum(count for count, _ in self.crashes.values()) + self.died
+        return sum(count for count, _ in self.crashes.values())
 
 
 class Hangs(BaseException):
     """A case takes longer than LONGEST."""
 
 
-def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
+def apart(name: str, cases: int, seed: int) -> Outcome:
     """Run a reader's cases in a process of their own, whose death would be a crash too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python 3.12 and later: a test's worker has threads
         bounds = (resource.RLIMIT_AS, (MEMORY, MEMORY))
         with ProcessPoolExecutor(1, get_context("fork"), resource.setrlimit, bounds) as pool:
             try:
-                return pool.submit(campaign, name, cases, seed, save).result()
+                return pool.submit(campaign, name, cases, seed).result()
             except BrokenProcessPool:
-                return Outcome(name, cases, died=1)
+                return Outcome(name, cases, crashes={"the process died": (1, "")})
 
 
-def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
+def campaign(name: str, cases: int, seed: int) -> Outcome:
     """Run a reader's cases; the same seed gives the same."""
     reader, use = (gguf.reader(name), gguf.use) if name in gguf.NAMES else (seeds.READERS[name], vectors.use)
-    outcome, before, began = Outcome(name), peak(), time.perf_counter()
+    outcome = Outcome(name, cases)
     with _place() as (path, warned):
         for number in range(cases):
             rng = Random(seed << 40 | number)
             files = reader.damaged(rng.choice(reader.seeds), rng)
-            start = time.perf_counter()
             signal.setitimer(signal.ITIMER_REAL, LONGEST)
             warned.clear()
             try:
@@ -89,15 +81,10 @@ def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outc
                 if warned:
                     raise Broken(warned[0])
             except (Exception, Hangs) as error:
-                _keep(outcome, number, error, files, save)
-            taken = time.perf_counter() - start
-            outcome.cases += 1
-            if number > min(WARM, 10):
-                outcome.slowest = max(outcome.slowest, taken)
-            if number == min(WARM, cases // 2):
-                before = peak()
-    outcome.seconds = time.perf_counter() - began
-    outcome.growth = peak() - before
+                where = place(error)
+                count, first = outcome.crashes.get(where, (0, ""))
+                told = f"case {number}\n" + "".join(traceback.format_exception(error))
+                outcome.crashes[where] = (count + 1, first or told)
     return outcome
 
 
@@ -122,18 +109,3 @@ def _place() -> Iterator[tuple[Path, list[str]]]:
         os.environ["XDG_CACHE_HOME"] = f"{made}/cache"
         yield Path(made, "fuzz.dat"), warned
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, save: Path | None) -> None:
-    """Count a crash under the place where it happened, and save the first few of each."""
-    where = place(error)
-    count, first = outcome.crashes.get(where, (0, ""))
-    told = f"case {number}\n" + "".join(traceback.format_exception(error))
-    outcome.crashes[where] = (count + 1, first or told)
-    if save is None or count >= ENOUGH:
-        return
-    folder = save / f"{outcome.reader}-{number}".replace(" ", "-").replace("'", "").replace(",", "")
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, data in files.items():
-        beside(folder / "fuzz.dat", suffix).write_bytes(data)
-    (folder / "traceback.txt").write_text(told, errors="backslashreplace")

@@ -16,8 +16,6 @@ from tests.fuzz.seeds import ABSENT, KNOWN, Reader
 
 PIECES = (96, 128, 200, 400)
 MANY = (*KNOWN, "dog", "new york", "the", "I", "")
-
-
 LONGEST_WORD = 40
 _WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD
 _SIZES = ("PIECE", "LONGEST_LINE", "INDEXED_FROM")  # as large as a block of the file
@@ -31,10 +29,9 @@ def _values(piece: int) -> dict[str, object]:
 
 # Every size that a module of the readers has, its own or another's, with its real value; all of them are loaded.
 assert detect.open_file and gensim_pickle.read_gensim
-_MODULES = [
-    one for name, one in sys.modules.items() if name.startswith(("attn_cli.vectors", "attn_cli.io.files"))
-]
-_FOUND = [(one, name, getattr(one, name)) for one in _MODULES for name in _values(0) if hasattr(one, name)]
+_MODULES = [name for name in sys.modules if name.startswith(("attn_cli.vectors", "attn_cli.io.files"))]
+_NAMED = [(sys.modules[module], name) for module in _MODULES for name in _values(0)]
+_FOUND = [(one, name, getattr(one, name)) for one, name in _NAMED if hasattr(one, name)]
 _REAL = [found for found in _FOUND if isinstance(found[2], int | bytes | re.Pattern)]
 assert {name for _, name, _ in _FOUND} == {*_values(0)}, "the readers have a size no more"
 
@@ -82,7 +79,7 @@ def use(path: str, reader: Reader, rng: Random) -> Iterator[None]:
 
 
 def check_found(found: dict[str, np.ndarray], words: Iterable[str], vectors: Vectors) -> None:
-    if not found.keys() <= set(words) or ABSENT in found or "" in found:
+    if not found.keys() <= {*words} - {ABSENT, ""}:
         raise Broken(f"words were found that are not there: {sorted(found)}")
     for word, vector in found.items():
         if vector.shape != (vectors.dim,) or vector.dtype != np.float64:

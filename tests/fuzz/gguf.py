@@ -1,7 +1,6 @@
 """GGUF files of models: a small one of each architecture, with a tokenizer of its kind, is spoilt or written anew.
 
-Spoilt are mostly the headers: counts, offsets, types, metadata and strings. A file that is written anew is sound, and
-of a model that is not: it has other values and tensors.
+Spoilt are mostly the headers. A file that is written anew is sound, and of a model that is not.
 """
 
 from collections.abc import Iterator
@@ -71,7 +70,6 @@ def changed(metadata: dict[str, object], tensors: Tensors, rng: Random) -> bytes
 
 
 def other(value: object, rng: Random) -> object:
-    """Return something else in the place of a value of the metadata."""
     if isinstance(value, list) and rng.random() < 0.8:
         some = value[: rng.randrange(len(value) + 1)]
         return rng.choice((some, value + value, some[:1] * len(value), rng.sample(value, len(value))))

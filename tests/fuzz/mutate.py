@@ -101,7 +101,6 @@ def _lines(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
 
 
 def _lie(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
-    """Put something else before the first line, or in its place."""
     is_added = rng.random() < 0.3
     return 0, 0 if is_added else len(data.partition(b"\n")[0]), rng.choice(LIES) + b"\n" * is_added
 

@@ -110,7 +110,6 @@ def _matrices() -> list[np.ndarray]:
 
 
 def _with_words(found: Iterable[bytes]) -> list[Files]:
-    """Return files beside which their words stand."""
     return [{MAIN: data, ".words": "\n".join(WORDS).encode() + b"\n"} for data in found]
 
 
@@ -182,9 +181,8 @@ def _tables() -> list[Files]:
     block = np.frombuffer("\n".join(WORDS).encode(), np.uint8)
     matrix = numbers(len(WORDS), 4)
     kinds = ((about, kind) for about in _ABOUTS for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)])
-    return [
-        {MAIN: safetensors({"vectors": matrix.astype(kind), "words": block}, about)} for about, kind in kinds
-    ]
+    made = (({"vectors": matrix.astype(kind), "words": block}, about) for about, kind in kinds)
+    return [{MAIN: safetensors(*one)} for one in made]
 
 
 def _json_damaged(data: bytes, rng: Random) -> bytes:
@@ -204,7 +202,6 @@ _VALUES: tuple[object, ...] = (
 
 
 def _relabelled(header: bytes, rng: Random) -> bytes:
-    """Give one part of a JSON header another value."""
     parsed = json.loads(header)
     entry = parsed[rng.choice(list(parsed))]
     kept = parsed if rng.random() < 0.2 or not entry else entry
@@ -215,12 +212,12 @@ def _relabelled(header: bytes, rng: Random) -> bytes:
 def _saved(kind: str, fields: Mapping[str, object], protocol: int = 4, within: str = "") -> bytes:
     """Return an object as gensim pickles it; empty classes stand in the place of gensim's, whose names go into it."""
     names = {"KeyedVectors": "keyedvectors", "FastTextKeyedVectors": "keyedvectors", "Word2Vec": "word2vec"}
-    classes = {
-        name: type(name, (), {"__module__": f"gensim.models.{module}"}) for name, module in names.items()
-    }
     made = {name: types.ModuleType(name) for name in ("gensim", "gensim.models")}
-    for name, one in classes.items():
-        setattr(made.setdefault(one.__module__, types.ModuleType(one.__module__)), name, one)
+    classes = {}
+    for name, module in names.items():
+        within_module = made.setdefault(f"gensim.models.{module}", types.ModuleType(module))
+        classes[name] = type(name, (), {"__module__": f"gensim.models.{module}"})
+        setattr(within_module, name, classes[name])
     saved = classes[kind]()
     saved.__dict__.update(fields)
     if within:
@@ -243,11 +240,8 @@ def _fast() -> dict[str, object]:
     fields = _keyed(numbers(12, 4))
     del fields["vectors"]
     fields |= {"bucket": 7, "min_n": 2, "max_n": 4, "compatible_hash": True, "__numpys": []}
-    return fields | {
-        "__ignoreds": ["vectors"],
-        "vectors_vocab": numbers(12, 4),
-        "vectors_ngrams": numbers(7, 4),
-    }
+    fields |= {"vectors_vocab": numbers(12, 4), "vectors_ngrams": numbers(7, 4)}
+    return fields | {"__ignoreds": ["vectors"]}
 
 
 _ODD: tuple[object, ...] = (
@@ -275,7 +269,6 @@ def _kvs() -> list[Files]:
 
 
 def _mixed(data: bytes, rng: Random) -> bytes:
-    """Return the start of one file before the rest of another."""
     start, rest = rng.choice(EVERY), rng.choice(EVERY)
     cut = rng.choice((1, 2, 4, 6, 8, 9, 10, rng.randrange(len(start) + 1)))
     data = rng.choice(STARTS) if rng.random() < 0.2 else start[:cut]
@@ -295,9 +288,7 @@ def _readers() -> list[Reader]:
     weights = {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)}
     bare = (safetensors(kept, {}) for kept in ({"vectors": numbers(len(WORDS), 4)}, weights))
     headers = _either((0.3, _scratched), (0.5, _plain), (1, _any(_header_damaged)))
-    odd = _either(
-        (0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain)
-    )  # odd values in a sound pickle
+    odd = _either((0.1, lambda files, rng: files), (0.4, _scratched), (1, _plain))  # values in a sound pickle
     return [
         Reader("word2vec text", plain[0], _plain),
         Reader("glove text", plain[1], _plain),
