@@ -274,23 +274,12 @@ def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, to
     assert told in refused(saved("a.json", content), *args)
 
 
-OPTIONS = {
-    "requires --hide-special": "--renormalize",
-    "Give --tokens": "--join-pieces|--hide-special",
-    "weights alone": "-f code:numpy|-f code:torch|-f code:keras",
-    "no head 'x'": "--head x",
-    "no token 'z'": "-q z",
-    "No such option": "--temperature 2",
-}
-
-
 def test_other_files_and_options_are_refused_and_nothing_to_read_is_help(at):
     assert "No such file" in refused("a.npy", code=66) and "a directory" in refused(str(at), code=66)
     (at / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
     assert "not a sound .npy" in refused("a.npy")
-    for said, each in OPTIONS.items():
-        for options in each.split("|"):
-            assert said in refused([[1, 0], [0.5, 0.5]], *options.split(), code=2)
+    for library in ("numpy", "torch", "keras"):
+        assert "weights alone" in refused([[1, 0], [0.5, 0.5]], "-f", f"code:{library}", code=2)
     own = saved("c.json", here("self", "a b", "-f", "json").out)
     assert "attn's own JSON" in refused(own, "--batch", "0", code=2)
     ran = terminal("show")
@@ -334,10 +323,8 @@ def names(*args):
 def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(at):
     path = put(shares(2, 5, 7))
     assert re.search(r"3 tokens.*5 queries \(rows\).*\[CLS\]", refused(path, "--tokens", "The cat sat"))
-    assert re.search(
-        r"8 tokens.*7 keys \(columns\)\. Give one token a row\.",
-        refused(path, "--context-tokens", "a b c d e f g h"),
-    )
+    too_many = refused(path, "--context-tokens", "a b c d e f g h")
+    assert re.search(r"8 tokens.*7 keys \(columns\)\. Give one token a row\.", too_many)
     own, other = "a b c d e", "f g h i j k l"
     assert names(path, "--tokens", own, "--context-tokens", other) == (own, other)
     assert names(path, "--tokens", own)[1].startswith("k0 ")
@@ -356,7 +343,6 @@ def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(at):
     path = put(weights)
     found = record(path, "--head", "all")
     assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
-    assert sum("treated as causally masked" in note for note in found["notes"]) == 1
     assert re.match(r"Masked attention(?!.* \.000).*–", told("show", path), re.DOTALL)
     assert here("show", path, "-f", "csv").out.splitlines()[1].endswith(",,,")
     assert record(path, "--mask", "none")["mask"] is None
@@ -369,9 +355,7 @@ def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(at):
         assert record(unmasked)["mask"] is None
     allowed = np.array([[1, 1, 1, 0, 0]] * 5)
     path, padded = put(shares(2, 5, 5, mask=allowed)), ("--tokens", "<s> a </s> <pad> <pad>")
-    found = record(path, *padded)
-    assert found["mask"] == allowed.astype(bool).tolist()
-    assert any("<pad> gets exactly 0" in note for note in found["notes"])
+    assert record(path, *padded)["mask"] == allowed.astype(bool).tolist()
     assert record(path, "--tokens", "a b c d e")["mask"] is None, "words may get nothing"
     assert record(path, *padded, "--hide-special")["mask"] is None
 
@@ -383,10 +367,8 @@ def test_a_mask_is_named_by_hand_or_by_file_and_must_be_kept(at):
     for of, name in (((weights, "--mask", "window:1"), "window:1"), ((in_file,), "as given")):
         found = record(*of)
         assert (found["mask_name"], found["mask"]) == (name, window.tolist())
-    assert "off from key 1" in refused(weights, "--mask", "window:0")
     saved("m.json", (~window).tolist())
     assert record(weights, "--mask", "m.json", "--mask-true", "blocked")["mask"] == window.tolist()
-    assert "--mask-true" in refused(weights, "--mask", "m.json", code=2)
 
 
 def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at):
@@ -413,27 +395,16 @@ def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at
     assert " 0.500\n" in here("show", "a.npy", "--head", "1").out
 
 
-def joined(weights, runs):
+def joined(weights, runs=([1], [2, 3], [4, 5], [6])):
     """Attention between words in plain loops: a sum over the keys' pieces, a mean over the queries'."""
     return [[sum(weights[i][j] for i in a for j in b) / len(a) for b in runs] for a in runs]
 
 
-RUNS, WORDS = ([0], [1], [2, 3], [4, 5], [6], [7]), ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
-
-
 def test_pieces_are_joined_on_request_with_their_mask(at):
-    weights = shares(3, 2, 8, 8)
-    assert record({"attentions": weights, "tokens": np.array(CAT)})["query_tokens"] == CAT
-    found = record("a.npz", "--join-pieces", "--layer", "1", "--head", "1")
-    assert found["query_tokens"] == found["key_tokens"] == WORDS
-    close(found["weights"], joined(weights[1, 1], RUNS))
-    close(np.sum(found["weights"], axis=1), 1)
-    assert any("8 tokens made 6 words" in note for note in found["notes"])
-    keeps_promises(found)
     weights = shares(8, 8, mask=np.tri(8))
     found = record({"weights": weights.tolist(), "tokens": CAT}, "--join-pieces", "--hide-special")
     assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
-    close(found["weights"], np.array(joined(weights, RUNS))[1:5, 1:5])
+    close(found["weights"], joined(weights))
     near = np.abs(np.subtract.outer(range(8), range(8))) <= 2
     told = {"weights": shares(8, 8, mask=near).tolist(), "tokens": CAT}
     found = record(told, "--join-pieces", "--mask", "window:2")
@@ -444,30 +415,10 @@ def test_pieces_are_joined_on_request_with_their_mask(at):
     assert record(path, "--join-pieces", "--hide-special")["query_tokens"] == ["<s>", "here"]
 
 
-@pytest.mark.parametrize("no", ["", "no-"])
-def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_them(no, at):
-    weights = shares(2, 8, 8)
-    told = {"weights": weights.tolist(), "tokens": CAT}
-    found = record(told, "--hide-special", f"--{no}renormalize", "--head", "1")
-    left = weights[1, 1:7, 1:7]
-    sums = left.sum(axis=1, keepdims=True)
-    close(found["weights"], left if no else left / sums)
-    assert found["key_tokens"] == CAT[1:7]
-    hidden, how = f"{(1 - sums).mean():.1%}", "not renormalised" if no else "renormalised"
-    told = f"Hidden: [CLS], [SEP], with {hidden} of a row's weight on average. Rows are {how}."
-    assert told in found["notes"]
-
-
-def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_without_pieces_nothing_changes(at):
+def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_no_share_of_them_is_below_0(at):
     content = {"weights": [[1, 0, 0], [1, 0, 0], [0.5, 0.25, 0.25]], "tokens": ["<s>", "a", "b"]}
     found = record(content, "--hide-special", "--renormalize", "--mask", "none")
     assert found["weights"] == [[0, 0], [0.5, 0.5]]
-    assert "1 row gave all to hidden tokens: zeros are left." in found["notes"]
-    weights = shares(2, 2)
-    found = record(weights, "--tokens", "a b", "--join-pieces", "--hide-special")
-    close(found["weights"], weights)
-    assert [note[:8] for note in found["notes"]] == ["No token", "No token"]
-    assert "Nothing is left" in refused(weights, "--tokens", "[CLS] [SEP]", "--hide-special")
     weights = np.random.default_rng(1).random((9, 9))
     weights[:, 0] = 0
     weights /= weights.sum(axis=-1, keepdims=True)

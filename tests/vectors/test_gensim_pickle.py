@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import pickle
-import pickletools
 import struct
 import sys
 import warnings
@@ -166,12 +165,13 @@ def test_fasttext_with_infinite_numbers_is_read_without_a_warning_and_words_vect
     assert not np.isfinite(read_gensim("a.model").matrix).all()
 
 
-def test_vectors_inside_count_although_an_earlier_save_put_them_apart_and_a_cache_is_ignored(vectors, at):
+def test_vectors_inside_count_although_an_earlier_save_put_them_apart_too_many_fields_do_not(vectors, at):
     vectors.save("b.kv", sep_limit=0)  # leaves its note in the object
     (at / "a.kv").write_bytes(pickle.dumps(vectors))
     assert same(read_gensim("a.kv"), vectors)
     vectors.save("c.kv", ignore=["norms"])
     assert same(read_gensim("c.kv"), vectors)
+    assert "no list of words" in changed(vectors, **dict.fromkeys(map(str, range(5000))))
 
 
 def old(monkeypatch, module, name, **fields):
@@ -252,12 +252,10 @@ def test_pickles_of_other_protocols_of_other_things_and_too_large_ones_are_refus
         (at / "a.kv").write_bytes(pickle.dumps(thing, 4))
         assert "no word vectors" in refused("a.kv").message
     size = os.path.getsize("a.kv")
-    for limit, kind, told in (
-        (size, InputError, "no word vectors"),
-        (size - 1, FileError, f"limit of {size - 1}"),
-    ):
-        monkeypatch.setattr("attn_cli.vectors.gensim_pickle.MAX_PICKLE_BYTES", limit)
-        assert told in refused("a.kv", kind).message
+    monkeypatch.setattr("attn_cli.vectors.gensim_pickle.MAX_PICKLE_BYTES", size)
+    assert "no word vectors" in refused("a.kv").message
+    monkeypatch.setattr("attn_cli.vectors.gensim_pickle.MAX_PICKLE_BYTES", size - 1)
+    assert f"limit of {size - 1}" in refused("a.kv", FileError).message
 
 
 def changed(wv, protocol=4, **fields):
@@ -309,10 +307,6 @@ def test_words_and_vectors_of_another_kind_shape_or_count_are_refused(vectors, a
     assert told in changed(vectors, **{field: value})
 
 
-def test_too_many_fields_are_not_looked_at(vectors, at):
-    assert "no list of words" in changed(vectors, **dict.fromkeys(map(str, range(5000))))
-
-
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_a_shape_that_the_bytes_do_not_fill_is_refused(vectors, at, protocol):
     vectors.save("a.kv", pickle_protocol=protocol)
@@ -327,10 +321,8 @@ def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
     old = "is of a gensim before 3.8, which hashed n-grams otherwise"
     for field, value, told in (
         *(("bucket", 8, "n-grams' vectors do not fit its words'"), ("max_n", 10**5, "too many n-grams")),
-        *(
-            ("min_n", "x", "does not say how long its n-grams are"),
-            ("index_to_key", [*"abcdefghijkl"], "12 words but 10"),
-        ),
+        ("min_n", "x", "does not say how long its n-grams are"),
+        ("index_to_key", [*"abcdefghijkl"], "12 words but 10"),
         *(("compatible_hash", False, old), ("compatible_hash", None, old)),
         ("vectors_ngrams", None, "vectors_ngrams are not a sound array"),
     ):
@@ -504,16 +496,3 @@ def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
             else:
                 assert len(read.words()) == len(read.matrix)
     assert set(os.listdir(at)) == before
-
-
-@takes_long
-def test_random_opcodes_give_no_other_error(at):
-    rng = np.random.default_rng(7)
-    pool = [opcode.code.encode("latin1") for opcode in pickletools.opcodes]
-    pool += [b"cnumpy\ndtype\n", b"cbuiltins\nset\n", b"K\1", b"K\0", b"q\0", b"h\0"]
-    pool += [text("index_to_key"), text("vectors")]
-    pool += [b"cgensim.models.keyedvectors\nKeyedVectors\n", *(b"%c" % code for code in b"()]}eusbR\x81")] * 4
-    for _ in range(1500):
-        picked = rng.integers(len(pool), size=int(rng.integers(1, 25)))
-        with pytest.raises((InputError, FileError)):
-            read_gensim(written(at / "a.kv", *(pool[i] for i in picked)))
