@@ -5,7 +5,6 @@ import errno
 import fcntl
 import gzip
 import io
-import json
 import lzma
 import os
 import re
@@ -21,18 +20,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError
-from attn_cli.io.array_files import read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.io.array_files import read_safetensors, safetensors_entries
 from attn_cli.io.atomic import lock
 from attn_cli.io.files import packing
 from attn_cli.vectors import SourceFile, as_bytes, as_text, names, open_vectors as cache, table_of
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import export, import_file
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, keep_index
 from attn_cli.vectors.spelling import closest, did_you_mean, near_words
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
-from tests.io.test_array_files import described, little_memory, npy
+from tests.io.test_array_files import described, little_memory, made, npy
 from tests.shell import here, record, refused, terminal, told
 from tests.thorough import often, some, takes_long
 
@@ -65,10 +64,8 @@ TEXTS = [
     *(b"".join(gzip.compress(lines(*half)) + pad for half in HALVES) for pad in (b"", b"\0" * 512)),
     *(b"".join(lzma.compress(lines(*half)) + pad for half in HALVES) for pad in (b"", b"\0" * 512)),
 ]
-BINARIES = [
-    *(header() + records(), header() + records(after=b"\n"), header() + records(after=b"\n")[:-1]),
-    header() + records(*HALVES[0], b"\n") + records(*HALVES[1]),
-]
+BINARIES = [header() + records(), header() + records(after=b"\n"), header() + records(after=b"\n")[:-1]]
+BINARIES.append(header() + records(*HALVES[0], b"\n") + records(*HALVES[1]))
 
 
 def on_file(path, binary=False):
@@ -97,12 +94,6 @@ def listed(vectors):
 
 def kept(kind):
     return os.listdir(cache.vectors_folder(kind))
-
-
-def table_file(arrays, about, name="t"):
-    with Path(f"{name}.safetensors").open("wb") as stream:
-        write_safetensors(stream, arrays, about)
-    return f"{name}.safetensors"
 
 
 def check_all(vectors, words=WORDS, matrix=MATRIX):
@@ -139,12 +130,13 @@ def test_arrays_are_read_with_their_words_beside_or_inside(at, own):
     refusals = {"a.npy": bad, "whole.npy": "hold no decimal numbers"}
     refusals["lists.npz"] = "holds 1 matrices and 2 lists of words"
     for name, arrays in {
-        "m": {"embedding": MATRIX, "bias": np.zeros(3)},
-        "two": {"one": MATRIX, "other": MATRIX},
-        "flat": {"vectors": MATRIX[:, 0], "words": inside},
-        "wide": {"vectors": MATRIX, "words": inside.astype(np.int32)},
+        "m.safetensors": {"embedding": MATRIX, "bias": np.zeros(3)},
+        "two.safetensors": {"one": MATRIX, "other": MATRIX},
+        "flat.safetensors": {"vectors": MATRIX[:, 0], "words": inside},
+        "wide.safetensors": {"vectors": MATRIX, "words": inside.astype(np.int32)},
     }.items():
-        refusals[table_file(arrays, {}, name)] = "needs the arrays vectors and words"
+        Path(name).write_bytes(made(arrays, {}))
+        refusals[name] = "needs the arrays vectors and words"
     np.save("whole.npy", np.eye(8, dtype=int))
     for name in ("two.words", "whole.words"):
         Path(name).write_bytes(listed)
@@ -225,14 +217,6 @@ def test_an_export_is_read_back_as_it_was_and_has_the_same_fingerprint(file, at,
     for most, count in ((3, 3), (99, 8)):
         assert export(same[2], out, most)[0] == count
         check_all(open_file(out), WORDS[:count], MATRIX[:count])
-
-
-def test_bundled_vectors_that_were_exported_fit_the_learned_model(at, own):
-    assert here("vectors", "export", "-o", "w.bin").code == 0
-    runs = (
-        here("self", "she likes coffee", "-f", "json", *of) for of in ((), ("-e", "./w.bin", "-p", "roles"))
-    )
-    assert_alike(*(json.loads(ran.out)["weights"] for ran in runs))
 
 
 def test_an_export_refuses_what_would_be_read_as_something_else_and_never_replaces_its_source(file, at, own):
@@ -394,12 +378,6 @@ def word_hash(word):
     return h
 
 
-def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
-    assert word_hash(b"foobar") == 0x85944171F73967E8
-    words = [b"a", b"foobar", "naïve".encode(), b"x" * 50, b"", b"y" * 4097]
-    assert hash_words(words).tolist() == [word_hash(word) for word in words]
-
-
 @pytest.mark.parametrize("write", [lines, records])
 def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, at, own, monkeypatch):
     words = ["she", "he", "she", "it", "he", "it"]
@@ -466,10 +444,7 @@ GOOD = header() + records()
 TWO = b"2 2\n%b " + b"\1\2\3\4" * 2 + b"she " + b"\1\2\3\4" * 2
 BAD_BINARIES = [
     *((f"{bad} 5\n".encode() + records(), f"line 1.*{bad} 5") for bad in ("-8", "8.0")),
-    (
-        b"1000000000000 5\n" + records(),
-        f" 1,000,000,000,000 words of 5 .* for {len(records()) // 22} at most",
-    ),
+    (b"%d 5\n" % 10**12 + records(), f" 1,000,000,000,000 words of 5 .* for {len(records()) // 22} at most"),
     (b"0 0\n" + records(), "line 1.*0 0"),
     (b"7 5\n" + records(), "claims 7 words; there are more"),
     (b"9 5\n" + records() + b"abcdefg ", "claims 9 words|room for|cut off"),
@@ -633,16 +608,6 @@ def test_a_header_above_single_numbers_is_a_header_however_many_rows_follow(coun
     assert open_file(path).n_words == count == on_file(path).n_words
 
 
-@pytest.mark.parametrize("without", [1, 30, 59])
-def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, file, own):
-    matrix = np.arange(120, dtype=np.float32).reshape(60, 2)
-    parts = [records([word], matrix[i : i + 1]) for i, word in enumerate(MANY[:60])]
-    data = header(MANY[:60], matrix) + b"\n".join(parts[:without]) + b"\n".join([b"", *parts[without:]])[1:]
-    vectors = on_file(file(data), binary=True)
-    assert vectors.n_words == 60
-    assert numbers(vectors, MANY) == dict(zip(MANY[:60], matrix.tolist(), strict=True))
-
-
 ABOUT = [
     *({"doubled": lie} for lie in ("-1", "2", "x", "18446744073709551615")),
     *({"length": bad} for bad in ("nan", "1e999", "0", "-4", [4])),
@@ -654,7 +619,8 @@ ABOUT = [
 def test_what_a_table_says_of_itself_is_checked_and_never_becomes_json_that_is_none(about, at, own):
     for words in (b"she\nhe\nit", b"she\nhe\nshe"):
         arrays = {"vectors": np.eye(3, 2), "words": np.frombuffer(words, np.uint8)}
-        vectors = open_file(table_file(arrays, about))
+        Path("t.safetensors").write_bytes(made(arrays, about))
+        vectors = open_file("t.safetensors")
         assert vectors.n_words == len({*words.split()})
     assert vectors.about["doubled"] == "1" and listed(vectors) == ["she", "he"]
     told = here("vectors", "info", "t.safetensors", "-f", "json")
@@ -704,10 +670,8 @@ def test_an_imported_file_has_a_name_for_every_command(file, own):
     path, name = file(LARGE_TEXT, "glove.large.50d.txt"), "glove.large.50d"
     for of in (path, os.path.relpath(path)):
         ran = here("vectors", "import", of)
-        assert ran.code == 0 and f"imported {name}: 40,008 words of 12 numbers" in ran.err
-        assert "stood for" not in ran.err
+        assert ran.code == 0 and "stood for" not in ran.err
     assert re.search(rf"{re.escape(name)} +40,008 +12 +text +{re.escape(path)}", told("vectors", "list"))
-    assert told("vectors", "info", name).count("40,008") == 1
     narrow = terminal("vectors", "info", columns=50).out.splitlines()
     assert {len(line) - len(line.lstrip()) for line in narrow} == {0, 13}  # below the values
     assert record("vectors", "info", name)["name"] == name
@@ -733,14 +697,11 @@ def test_a_name_whose_file_is_gone_or_whose_record_is_damaged_is_told(file, own)
     path = file(LARGE_TEXT, "gone.txt")
     here("vectors", "import", path)
     os.unlink(path)
-    said = (
-        f"attn: gone stands for {path}, which is gone. Import it anew: attn vectors import FILE --name gone\n"
-    )
+    anew = "Import it anew: attn vectors import FILE --name gone"
+    said = f"attn: gone stands for {path}, which is gone. {anew}\n"
     assert refused("self", "fox", "-e", "gone", code=66) == said and told("vectors", "list")
-    for command, named, others in (
-        (("self", "fox", "-e"), " (-e)", "random, "),
-        (("vectors", "info"), "", ""),
-    ):
+    kinds = {("self", "fox", "-e"): (" (-e)", "random, "), ("vectors", "info"): ("", "")}
+    for command, (named, others) in kinds.items():
         said = f"Did you mean gone? Choose word2vec, {others}a file, or a name that attn vectors list shows."
         assert refused(*command, "gnoe") == f"attn: There are no vectors 'gnoe'{named}. {said}\n"
     kept = Path(cache.vectors_folder("data"), "gone.json")

@@ -1,16 +1,16 @@
 """Word vectors: files that somebody typed, the bundled table, random ones, and words without any."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_cross
 from attn_cli.errors import InputError
-from attn_cli.vectors import VectorTable, bundled, lookup, write_table
+from attn_cli.vectors import VectorTable, lookup, write_table
 from attn_cli.vectors.open_vectors import describe
 from tests.io.test_array_files import little_memory
+from tests.pipeline.test_words import brute
 
 
 def table(words, matrix, **about):
@@ -66,17 +66,6 @@ def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(t
             written(*words)
 
 
-def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_words():
-    found = bundled()
-    matrix, words = found.matrix.astype(float), found.words()
-    assert len(words) == len(set(words)) == len(matrix)
-    assert all(word == word.lower() and word and not re.search(r"\s", word) for word in words)
-    assert np.isfinite(matrix).all()
-    np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), found.length, rtol=2e-3)
-    text = "Manchester United hopes perform better . The quick brown fox jumped over the lazy dog she likes coffee"
-    assert all(lookup.look_up(word, found) for word in text.split())
-
-
 def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form():
     words = ["the", "The", "fox", "n't", "é", "cathedral", "a\u2003cat", "cat"]
     vectors = table(words, np.arange(len(words))[:, np.newaxis])
@@ -122,20 +111,6 @@ def test_an_unknown_word_is_zeros_or_left_out_or_random_of_the_table_s_one_lengt
     assert lookup.embed(["she", "LIKES"], KNOWN, "error", 0).unknown == ()
 
 
-def test_unknown_words_of_both_texts_are_reported_once_each(file):
-    settings = Settings(embedding=file("she 1 0\nlikes 0 1\n"), oov="skip")
-    trace = trace_cross("she zzz", "likes qqq zzz", settings)
-    assert trace.unknown == ("zzz", "qqq") == tuple(trace.to_dict()["unknown"])
-    assert (trace.query_tokens, trace.key_tokens) == (("she",), ("likes",))
-
-
-def brute(words, matrix, vector, k, without):
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
-    cosines = matrix @ vector / np.where(lengths, lengths, 1)
-    pairs = ((word, cosine) for word, cosine in zip(words, cosines, strict=True) if word not in without)
-    return sorted(pairs, key=lambda pair: -pair[1])[:k]
-
-
 @pytest.mark.parametrize(("n", "k"), [(1, 5), (7, 3), (50, 50), (9000, 4)])
 @pytest.mark.parametrize("has_ties", [False, True])
 def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n, k, has_ties):
@@ -145,11 +120,11 @@ def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n,
         matrix = np.array([[i % 2, 1 - i % 2, 0, 0] for i in range(n)], "<f2")
     matrix[n // 2] = 0
     drawn = draw.standard_normal(4)
-    last = words.index(brute(words, matrix.astype(float), drawn, k, [])[-1][0])
+    last = words.index(brute(matrix, drawn, k)[-1][0])
     matrix[[last, -1]] = matrix[[-1, last]]  # of those that are near, one is met after all others
     own = matrix[0].astype(float)
     for vector, without in ((drawn, []), (own, ["w0"]), (np.zeros(4), [])):
-        wanted = brute(words, matrix.astype(float), vector, k, without)
+        wanted = brute(matrix, vector, k, np.arange(len(without), n))
         found = lookup.nearest(table(words, matrix), vector, k, without)
         assert found == [(word, pytest.approx(cosine, rel=0, abs=1e-12)) for word, cosine in wanted]
 
