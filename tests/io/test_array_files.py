@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pickle
 import struct
 import tracemalloc
 import zipfile
@@ -19,7 +18,6 @@ from tests.shell import python
 from tests.thorough import often
 
 SMALL = 5_000_000
-FIXTURES = HealthCheck.function_scoped_fixture
 
 
 def safetensors(header, data=b""):
@@ -89,9 +87,7 @@ def test_what_is_written_is_read(file):
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype
         np.testing.assert_array_equal(found[name], array)
-
-
-def test_a_file_is_laid_out_as_the_format_s_readme_says_and_the_same_content_gives_the_same_bytes():
+    # It is laid out as the format's readme says, and the same content gives the same bytes.
     arrays = {"x": np.array([[1.5, -2.0]]), "y": np.array([7], "<i4")}
     data = made(arrays, {"k": "v"})
     assert data == made(arrays, {"k": "v"})
@@ -154,13 +150,14 @@ def test_a_safetensors_file_that_lies_is_refused_without_much_memory(said, lie, 
         read_safetensors(path)
 
 
-def test_a_header_above_the_limit_is_refused_unread(file):
+def test_a_header_above_the_limit_is_refused_unread_and_what_is_no_regular_file_too(file, tmp_path):
+    for path in (tmp_path, tmp_path / "missing", "/dev/null"):
+        with pytest.raises(FileError):
+            read_safetensors(path)
     path = file(struct.pack("<Q", 100_000_001) + b"{")
     os.truncate(path, 100_000_009)
-    with (
-        little_memory(),
-        pytest.raises(InputError, match="100,000,001 bytes, above the limit of 100,000,000"),
-    ):
+    said = "100,000,001 bytes, above the limit of 100,000,000"
+    with little_memory(), pytest.raises(InputError, match=said):
         read_safetensors(path)
 
 
@@ -182,21 +179,6 @@ def test_what_numpy_saves_is_read(array, file):
         arrays = read_npz(file(saved(save, M=array, other=np.eye(2))))
         assert set(arrays) == {"M", "other"}
         np.testing.assert_array_equal(arrays["M"], array)
-
-
-class Trap:
-    def __reduce__(self):
-        return exec, ("raise SystemExit('what was in the file ran')",)
-
-
-def test_object_arrays_are_refused_and_what_they_hold_does_not_run(file):
-    trapped = np.array([Trap(), 1.0], dtype=object)
-    for read, save in ((read_npy, np.save), (read_npz, np.savez)):
-        with pytest.raises(InputError, match="run code"):
-            read(file(saved(save, trapped)))
-    for read in (read_npy, read_npz, read_safetensors):
-        with pytest.raises(InputError):
-            read(file(pickle.dumps(Trap())))
 
 
 NUMBER = struct.pack("<d", 1.0)
@@ -221,7 +203,7 @@ def test_a_npy_file_that_lies_is_refused_without_much_memory(lie, file):
             read(path)
 
 
-def test_a_small_file_that_unpacks_to_a_large_one_is_refused_unread_also_where_its_directory_lies(
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_unread_even_if_its_directory_lies(
     file, monkeypatch
 ):
     whole = npy(described("|u1", (1 << 24,)), bytes(1 << 24))
@@ -242,12 +224,6 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_unread_also_where_i
         read_npz(file(data))
 
 
-def test_what_is_no_readable_regular_file_is_a_file_error(tmp_path):
-    for path in (tmp_path, tmp_path / "missing", "/dev/null"):
-        with pytest.raises(FileError):
-            read_safetensors(path)
-
-
 SOUND = {
     read_npy: saved(np.save, np.arange(6.0).reshape(2, 3)),
     read_npz: saved(np.savez_compressed, M=np.arange(6.0).reshape(2, 3), b=np.ones(3)),
@@ -256,7 +232,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("read", SOUND)
-@settings(max_examples=often(150), deadline=None, derandomize=True, suppress_health_check=[FIXTURES])
+@settings(max_examples=often(150), deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused_but_never_a_bug(read, file, data):
     damaged = bytearray(SOUND[read])

@@ -1,6 +1,5 @@
 """The terminal: messages, bars, and keys; and what a fault of a command that writes leaves."""
 
-import contextlib
 import io
 import json
 import os
@@ -14,6 +13,7 @@ import pytest
 from attn_cli.io import progress
 from attn_cli.io.console import columns, folded, put_plain, say
 from attn_cli.io.raw_terminal import REDRAW, RawTerminal, is_unfinished, names_of
+from attn_cli.io.signals import handled
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Stage
 from tests.cli.tables import typed
@@ -90,19 +90,15 @@ def test_the_bar_of_long_work_tells_the_time_that_is_left(quarter, said, monkeyp
         report.rate(2, "lines", 0.25)  # at once, too soon to be read
         now = quarter + 1
         report.rate(9 * (quarter + 1), "rows", None)
-    bar, left = "━" * 7 + " " * 23, progress.clock(3 * quarter)
-    lines = [
-        f"Work {' ' * 30}   0 %",
-        f"Work {' ' * 30}   0 %  0 lines, 0 a second, ? left",
-        f"Work {bar}  25 %{said}",
-        f"Work {bar}  25 %  9,000 lines, {9000 / quarter:,.0f} a second, {left} left",
-        f"Work {9 * (quarter + 1):,} rows, 9 a second".ljust(len(f"Work {bar}  25 %{said}")),
-    ]
+    begun, quarterly = f"Work {' ' * 30}   0 %", f"Work {'━' * 7}{' ' * 23}  25 %"
+    lines = [begun, f"{begun}  0 lines, 0 a second, ? left", f"{quarterly}{said}"]
+    left = progress.clock(3 * quarter)
+    lines.append(f"{quarterly}  9,000 lines, {9000 / quarter:,.0f} a second, {left} left")
+    lines.append(f"Work {9 * (quarter + 1):,} rows, 9 a second")
     drawn = screen.getvalue().split("\r")
-    assert [line.rstrip() for line in drawn] == ["", *map(str.rstrip, lines), "", ""], "the bar goes"
-    assert all(len(line) >= len(before.rstrip()) for before, line in pairwise(drawn[:-1])), (
-        "and covers the last one"
-    )
+    assert [line.rstrip() for line in drawn] == ["", *lines, "", ""], "the bar goes"
+    covers = [len(line) >= len(before.rstrip()) for before, line in pairwise(drawn[:-1])]
+    assert all(covers), "and covers the last one"
 
 
 STAGES = {
@@ -117,9 +113,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize(("encoding", "full", "empty"), [("utf-8", "━", " "), ("ascii", "=", ".")])
-def test_training_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_then(
-    encoding, full, empty, monkeypatch
-):
+def test_training_is_a_bar_on_a_terminal_and_elsewhere_a_line_at_times(encoding, full, empty, monkeypatch):
     def shown(screen, quiet=False):
         monkeypatch.setattr(sys, "stderr", screen)
         with progress.TrainingBar(quiet) as bar:
@@ -139,18 +133,8 @@ def test_training_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_then(
     assert shown(io.StringIO(), quiet=True) == "Done.\n"
 
 
-WIDTHS = {
-    "": None,
-    "0": None,
-    "-30": None,
-    "3O": None,
-    "٣٠": None,
-    "1": 20,
-    "20": 20,
-    "21": 21,
-    "10000": 10_000,
-}
-WIDTHS |= {"10001": 10_000, "99999999": 10_000, "100000000": None}
+WIDTHS = dict.fromkeys(("", "0", "-30", "3O", "٣٠", "100000000")) | {"1": 20, "20": 20, "21": 21}
+WIDTHS |= dict.fromkeys(("10000", "10001", "99999999"), 10_000)
 KEYS = {
     b"\x1b[1~\x1b[7~\x1b[H\x1bOH": ["home"] * 4,
     b"\x1b[4~\x1b[8~\x1b[F\x1bOF": ["end"] * 4,
@@ -165,9 +149,8 @@ def test_columns_are_brought_within_bounds_and_keys_have_one_name_on_every_termi
     assert {text: columns(text) for text in WIDTHS} == WIDTHS
     assert {data: names_of(data) for data in KEYS} == KEYS
     for whole in (b"\x1b[1;5C", b"\x1bOA", b"\x1b[[A"):
-        assert [is_unfinished(whole[:end]) for end in range(1, 1 + len(whole))] == [True] * (
-            len(whole) - 1
-        ) + [False]
+        parts = [is_unfinished(whole[:end]) for end in range(1, len(whole))]
+        assert all(parts) and not is_unfinished(whole)
 
 
 @pytest.fixture
@@ -184,29 +167,15 @@ def own_terminal(monkeypatch):
     os.close(its)
 
 
-@contextlib.contextmanager
-def handling(number, act):
-    before = signal.signal(number, lambda number, frame: act())
-    yield
-    signal.signal(number, before)
-
-
 def test_a_signal_that_comes_before_the_wait_for_a_key_ends_the_wait(own_terminal):
-    with handling(signal.SIGUSR1, lambda: None), RawTerminal() as screen:
+    with handled(lambda *_: None, signal.SIGUSR1), RawTerminal() as screen:
         assert screen.key(0) is None
         os.kill(os.getpid(), signal.SIGUSR1)  # handled here and now, before anybody waits
         assert screen.key(5) == REDRAW
     assert signal.set_wakeup_fd(-1) == -1, "it is as it was"
 
 
-def test_a_screen_that_does_not_know_its_width_or_its_height_has_the_usual_one(own_terminal, monkeypatch):
-    with RawTerminal() as screen:
-        for told, size in (((0, 30), (80, 30)), ((100, 0), (100, 24))):
-            monkeypatch.setattr(os, "get_terminal_size", lambda number, told=told: os.terminal_size(told))
-            assert screen.size() == size
-
-
-def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_terminal, monkeypatch):
+def test_a_terminal_has_a_size_and_a_signal_while_it_is_given_back_ends_it_once(own_terminal, monkeypatch):
     sent = []
 
     def write(data):
@@ -214,7 +183,10 @@ def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_termina
         os.kill(os.getpid(), signal.SIGTERM)  # as a process manager's, at the end of a talk
 
     screen = RawTerminal(second_screen=True)
-    with handling(signal.SIGTERM, screen._give_back), screen:
+    with handled(lambda *_: screen._give_back(), signal.SIGTERM), screen:
+        for told, size in (((0, 30), (80, 30)), ((100, 0), (100, 24))):  # the usual width or height
+            monkeypatch.setattr(os, "get_terminal_size", lambda number, told=told: os.terminal_size(told))
+            assert screen.size() == size
         monkeypatch.setattr(screen.screen, "write", write)
     assert len(sent) == 1
 

@@ -59,9 +59,8 @@ def test_a_tsv_is_separated_by_tabs_and_what_a_mask_leaves_is_no_number_and_no_c
     nan, inf = np.nan, np.inf
     text = "a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\ne,NA,None\nf,+Infinity,∞\n"
     matrix, rows, _ = read_csv(file(text, "m.csv"))
-    np.testing.assert_array_equal(
-        matrix, [[1, nan], [nan, 0.5], [nan] * 2, [-inf, nan], [nan] * 2, [inf] * 2]
-    )
+    wanted = [[1, nan], [nan, 0.5], [nan] * 2, [-inf, nan], [nan] * 2, [inf] * 2]
+    np.testing.assert_array_equal(matrix, wanted)
     assert rows == [*"abcdef"]
     for text, beside in {",0.25,0.75\n,,\n,,1\n": None, ",0,1\n,1,2\nb,3,4\n": ["", "", "b"]}.items():
         matrix, rows, columns = read_csv(file(text, "m.csv"))

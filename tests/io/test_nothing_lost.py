@@ -111,18 +111,16 @@ def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
     Path(".x.json.0123abcd.part").write_bytes(b"left")
     Path(".x.json.notes.part").write_bytes(b"somebody's own")
     os.mkfifo(".x.json.89abcdef.part")  # which nobody opens
+    stay = {".x.json.89abcdef.part", ".x.json.notes.part"}
     with written("x.json"):
-        running = [name for name in os.listdir() if name.endswith(".part") and "notes" not in name]
-        running.remove(".x.json.89abcdef.part")
-        assert len(running) == 1 and "0123abcd" not in running[0]
+        (running,) = {*os.listdir()} - stay
+        assert "0123abcd" not in running
         assert attn("self", "a b", "-o", "x.json").code == 0
-        assert running[0] in os.listdir()
-    assert sorted(os.listdir()) == [".x.json.89abcdef.part", ".x.json.notes.part", "x.json"]
+        assert running in os.listdir()
+    assert {*os.listdir()} == stay | {"x.json"}
     with written("x.json"):
-        (part,) = {*Path().glob(".x.json.*.part")} - {
-            *map(Path, (".x.json.89abcdef.part", ".x.json.notes.part"))
-        }
-        assert stat.S_IMODE(part.stat().st_mode) == 0o600  # until it has the permissions of the old one
+        (part,) = {*os.listdir()} - stay - {"x.json"}
+        assert stat.S_IMODE(os.stat(part).st_mode) == 0o600  # until it has the permissions of the old one
 
 
 def inode(path):
@@ -164,7 +162,7 @@ def test_files_written_together_are_those_of_before_where_one_cannot_be_made(at,
     assert {name: Path(name).read_bytes() for name in os.listdir()} == before
 
 
-def test_where_one_of_several_files_cannot_take_its_place_the_one_that_says_they_are_whole_is_gone(
+def test_where_one_of_several_files_cannot_take_its_place_the_one_that_says_all_are_whole_goes(
     at, monkeypatch
 ):
     for name in ("a", "whole"):
@@ -176,19 +174,14 @@ def test_where_one_of_several_files_cannot_take_its_place_the_one_that_says_they
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         move(old, new)
 
-    with (
-        monkeypatch.context() as patched,
-        pytest.raises(WriteError, match=r"a: Input/output error") as caught,
-    ):
+    with monkeypatch.context() as patched, pytest.raises(WriteError, match="a: Input/output error") as caught:
         patched.setattr(os, "replace", replace)
         patched.setattr(os, "fsync", lambda fd: done.append((os.fstat(fd).st_size, "bytes")) or sync(fd))
         patched.setattr(os, "unlink", lambda path: done.append(os.path.basename(path)) or unlink(path))
         write_together(".", dict.fromkeys(("a", "b", "whole"), b"new"), "whole")
     assert caught.value.hint == "What is there does not belong together: write it again with --force."
     assert {path.name: path.read_bytes() for path in at.iterdir()} == {"a": b"old", "b": b"new"}
-    assert done[: done.index("whole")] == [(3, "bytes")] * 3, (
-        "nothing is taken away before all can be written"
-    )
+    assert done[: done.index("whole")] == [(3, "bytes")] * 3, "nothing is taken away before all is written"
 
 
 @pytest.mark.parametrize("line", [b"x" * 25, b" " + b"x" * 25, b"xx " + b"x" * 25, b"  x  " * 5])
@@ -201,9 +194,7 @@ def test_a_line_too_long_comes_in_parts_that_lose_nothing(monkeypatch, line):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.ENOTSUP])
-def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there_unless_none_can(
-    at, monkeypatch, number
-):
+def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there_if_any_can(at, monkeypatch, number):
     def fsync(descriptor, real=os.fsync):
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(number, os.strerror(number))
@@ -266,10 +257,8 @@ def test_in_a_block_a_signal_has_its_handler_unless_it_is_ignored_and_then_that_
     old = signal.signal(signal.SIGUSR2, before)
     with signals.handled(print, signal.SIGUSR2):
         inside = signal.getsignal(signal.SIGUSR2)
-    assert (inside, signal.signal(signal.SIGUSR2, old)) == (
-        print if before == signal.SIG_DFL else before,
-        before,
-    )
+    assert signal.signal(signal.SIGUSR2, old) == before
+    assert inside == (print if before == signal.SIG_DFL else before)
 
 
 def test_a_separate_process_answers_or_is_dead_or_late(tmp_path):
@@ -281,9 +270,8 @@ def test_a_separate_process_answers_or_is_dead_or_late(tmp_path):
             process.ask({"run": run})
         assert caught.value.is_late == is_late and not process.is_running() and process.running.stdin.closed
     process = signals.SeparateProcess(str(child), ["x"], 60)
-    assert process.ask(
-        {"run": "print(json.dumps([sys.flags.isolated, sys.argv[1:]]), flush=True); input()"}
-    ) == [1, ["x"]]
+    run = "print(json.dumps([sys.flags.isolated, sys.argv[1:]]), flush=True); input()"
+    assert process.ask({"run": run}) == [1, ["x"]]
     killed = []
     with pytest.MonkeyPatch.context() as forked:
         forked.setattr(process, "_owner", 0)  # as in a fork of attn, which leaves it to its parent
@@ -338,13 +326,11 @@ def test_a_long_word_and_a_long_text_are_refused_before_they_hurt_and_a_long_wor
     ran = attn("self", "-e", "random", "--max-text", "2k", input="a " * 1001)
     assert ran.code == 65 and "The text has more than 2,000 bytes." in ran.err
     assert attn("self", "-e", "random", "--max-text", "2002", input="a " * 1001).code == 0
-    for limit in ("--max-word", "--max-text"):  # bytes, not letters
-        assert [here("self", "日本", limit, n).code for n in "56"] == [65, 0]
+    assert [here("self", "日本", "--max-word", n).code for n in "56"] == [65, 0]  # bytes, not letters
     assert here("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
     Path("attn.toml").write_text('max_word = "3"\n')
     assert here("self", "word").code == 65
-    ran = here("self", "word", "--max-word", "many")
-    assert ran.code == 2 and ran.err.startswith("attn: --max-word cannot be 'many'. Give a number of bytes")
+
     script = """import resource
 from attn_cli.text.tokenize import tokenize
 text, before = "a" * 10_000_000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

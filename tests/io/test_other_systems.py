@@ -35,10 +35,8 @@ sys.platform = "darwin"
 if __name__ == "__main__":
     sys.exit(run())
 """
-SYSTEMS = [
-    ("darwin", "Library/Application Support/attn", "Library/Caches/attn"),
-    ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache"),
-]
+SYSTEMS = [("darwin", "Library/Application Support/attn", "Library/Caches/attn")]
+SYSTEMS += [("win32", "AppData/Local/attn", "AppData/Local/attn/Cache")]
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from tests.cli.tables import typed
 from tests.shell import attn, here, record
 from tests.stage import Stage
 
-IS_LINUX = sys.platform == "linux"
-pytestmark = pytest.mark.skipif(not IS_LINUX, reason="reads how a terminal is set from its other end")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads a terminal's modes from its other end")
 
 needs_less = pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
 LONG = ("example", "day1", "--steps")
@@ -72,8 +71,6 @@ NO_SCREENS = """
 example day1 --steps -o - | example day1 --steps -f json | example day1 --steps -f markdown
 """
 UNWANTED = [{"TERM": "dumb"}, {"TERM": None}, {"ATTN_PAGER": ""}, {"ATTN_PAGER": "cat"}]
-
-
 UNPAGED = [*((args, {}) for args in typed(NO_SCREENS)), *((LONG, env) for env in UNWANTED)]
 
 
@@ -132,11 +129,8 @@ def test_without_less_nothing_is_amiss_and_a_pager_that_cannot_be_run_costs_a_li
 
 
 def test_a_pager_may_have_options_and_may_be_a_line_of_the_shell(at):
-    for command, start in (
-        ("head -n 1", "Attention:"),
-        ("tr A-Z a-z | head -n 1", "attention:"),
-        ("A=some; echo $A \"'$HOME'\"", "some '/here'\n"),
-    ):
+    starts = {"head -n 1": "Attention:", "tr A-Z a-z | head -n 1": "attention:"}
+    for command, start in (starts | {"A=some; echo $A \"'$HOME'\"": "some '/here'\n"}).items():
         assert on_stage(*LONG, PAGER=command, NO_COLOR="1", HOME="/here")[1].startswith(start)
 
 
@@ -168,9 +162,8 @@ def test_the_exit_code_is_that_of_attn(pager):
 
 
 def test_ctrl_c_is_the_pagers_business(at):
-    (at / "pager.sh").write_text(
-        "trap 'echo interrupted' INT; cat > /dev/null; echo ready; read x < /dev/tty; sleep .1; echo over"
-    )
+    traps = "trap 'echo interrupted' INT; cat > /dev/null; echo ready; read x < /dev/tty; sleep .1; echo over"
+    (at / "pager.sh").write_text(traps)
     with Stage(*LONG, env={"ATTN_PAGER": "sh pager.sh"}) as stage:
         stage.wait_for(lambda s: b"ready" in s.shown)
         stage.press("\x03")

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from attn_cli.text.tokenize import tokenize
+from attn_cli.text.written import CAPITAL, CAPITALS, SMALL, cased, in_writing
 from tests.cli.tables import apart, pairs
 from tests.shell import python
 from tests.thorough import IS_THOROUGH, often, takes_long
 
 laws = settings(max_examples=often(200), deadline=None, derandomize=True)
-any_text = st.text(
-    st.characters(exclude_categories=()) | st.sampled_from("aB9'’-.,_ \n\u0301\u200d\ufe0f👩👍🏽🇬🇧$€n't")
-)
+often_met = st.sampled_from("aB9'’-.,_ \n\u0301\u200d\ufe0f👩👍🏽🇬🇧$€n't")
+any_text = st.text(st.characters(exclude_categories=()) | often_met)
 
 
 def words(text, **options):
@@ -30,6 +30,8 @@ naïve Straße 東京 привет שלום | re\u0301sume\u0301 | नमस्�
 def test_a_word_is_a_run_of_letters_digits_and_marks_with_signs_only_inside_and_its_case_is_kept():
     for text in apart(WHOLE):
         assert words(text) == words(text, keep_punctuation=True) == text.split()
+    for keep in (False, True):  # a control is no punctuation that could be kept
+        assert tokenize("a\x1cb\x07", keep_punctuation=keep) == (("a", "b"), ("\x1c", "\x07"))
 
 
 CLITICS = """
@@ -70,13 +72,14 @@ def test_other_punctuation_is_dropped_and_listed_or_kept_where_it_stood(text, to
     assert Counter(kept.tokens) == Counter(found.tokens) + Counter(found.dropped)
 
 
-def test_a_control_is_no_punctuation_that_could_be_kept():
-    for keep in (False, True):
-        assert tokenize("a\x1cb\x07", keep_punctuation=keep) == (("a", "b"), ("\x1c", "\x07"))
-
-
 @pytest.mark.parametrize("tokenizer", ["words", "whitespace", "characters"])
 def test_white_space_alone_holds_no_token(tokenizer):
+    assert words(" It's\t(all)\nthere.\u3000:-) ", tokenizer="whitespace") == [
+        "It's",
+        "(all)",
+        "there.",
+        ":-)",
+    ]
     for text in ("", " ", "\t\n\u2003\u3000", "\u2028\u2029"):
         assert tokenize(text, tokenizer, keep_punctuation=True) == ((), ())
 
@@ -89,39 +92,20 @@ def squeezed(text):
 @laws
 @given(any_text)
 @example("a\u200db \ud800 x\u00adx \x1c\x1f\x85 \ue000\u0378")
-def test_all_but_white_space_is_a_token_or_dropped_and_no_letter_digit_mark_or_symbol_is_dropped(text):
+def test_all_but_white_space_is_a_token_in_its_place_or_dropped_and_letters_marks_and_symbols_are_not(text):
     for keep in (False, True):
         found = tokenize(text, keep_punctuation=keep)
         assert Counter("".join(found.tokens + found.dropped)) == Counter(squeezed(text))
         kinds = {category(char) for char in "".join(found.dropped)}
         assert not kinds & {"Co", "Cn"} and not [kind for kind in kinds if kind[0] in "LNS"]
-
-
-@laws
-@given(any_text)
-def test_tokens_stand_in_the_order_of_the_text_and_hold_no_white_space(text):
     at = 0
     for token in tokenize(text).tokens:
         assert token and not any(map(str.isspace, token))
         at = text.index(token, at) + len(token)
-
-
-@laws
-@given(any_text)
-def test_keeping_punctuation_adds_tokens_and_changes_none(text):
     found, kept = tokenize(text), tokenize(text, keep_punctuation=True)
     assert Counter(kept.tokens) + Counter(kept.dropped) == Counter(found.tokens) + Counter(found.dropped)
     fewer, more = ([token for token in one.tokens if token not in found.dropped] for one in (found, kept))
     assert fewer == more
-
-
-@laws
-@given(any_text)
-def test_whitespace_cuts_at_white_space_alone_and_drops_nothing_else(text):
-    found = tokenize(text, "whitespace")
-    assert found.dropped == () and "".join(found.tokens) == squeezed(text)
-    text = " It's\t(all)\nthere.\u3000:-) "
-    assert words(text, tokenizer="whitespace") == ["It's", "(all)", "there.", ":-)"]
 
 
 CLUSTERS = """
@@ -136,8 +120,11 @@ def test_a_character_is_a_grapheme_cluster(text, clusters):
 
 
 @laws
-@given(st.text(st.characters(exclude_categories=("Cs",))))
-def test_characters_leave_out_white_space_alone(text):
+@given(any_text)
+def test_whitespace_and_characters_leave_out_white_space_alone(text):
+    found = tokenize(text, "whitespace")
+    assert found.dropped == () and "".join(found.tokens) == squeezed(text)
+    text = text.encode("utf-8", "ignore").decode()  # no half characters
     found = tokenize(text, "characters")
     assert found.dropped == () and squeezed("".join(found.tokens)) == squeezed(text)
 
@@ -157,3 +144,33 @@ def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(tokenizer):
     lines += [f"print({text!r}, flush=True); tokenize({text}, {tokenizer!r})" for text in SLOW]
     ran = python("\n".join(lines), timeout=120)  # quadratic takes hours
     assert ran.code == 0, ran  # the last line printed is the one to blame
+
+
+# Tokens written as English: spaces, quotes in pairs, capitals; and read again as the same tokens.
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "text"),
+    [
+        ("The fox", "slept . it woke", " slept. It woke"),
+        ("The fox slept.", "it woke ?", " It woke?"),
+        ("", "the fox , ( a red one ) , was 90 % asleep", "The fox, (a red one), was 90% asleep"),
+        ("He said", ', " do n\'t ! " and " who ? " he asked .', ', "Don\'t!" and "Who?" he asked.'),
+        ("", 'he said , " no . " then he slept .', 'He said, "No." Then he slept.'),
+        ('He said, "No.', '" then he slept', '" Then he slept'),  # the quote of the text before is closed
+        ("", "what ! no ; yes : it 's 3 .", "What! No; yes: it's 3."),
+        ("1903", ". the end", ". The end"),
+        ("", "( it cost $ 5 . ) it ’s so .", "(It cost $5.) It’s so."),
+    ],
+)
+def test_words_are_written_with_spaces_quotes_and_capitals(before, words, text):
+    read = tokenize(before, keep_punctuation=True).tokens
+    tokens, said = in_writing(read, words.split())
+    assert said == text
+    assert [token.lower() for token in tokens] == words.split()
+    assert tokenize(before + said, keep_punctuation=True).tokens == (*read, *tokens)
+
+
+def test_a_word_has_the_capitals_that_it_has_within_a_sentence():
+    assert [cased("usa", one) for one in (SMALL, CAPITAL, CAPITALS)] == ["usa", "Usa", "USA"]
+    assert cased("i", CAPITAL) == "I" and cased(",", CAPITAL) == ","

@@ -30,19 +30,12 @@ def test_pieces_are_joined_as_their_marks_say(case):
     assert sum(word.size for word in made) == len(tokens)
 
 
-def test_tokens_without_marks_are_words_as_they_are_and_a_piece_never_joins_a_special_token():
-    for unmarked in (["un", "believ", "able"], ["ðŁĺ", "Ģ", "汉"]):  # not all of these are bytes
-        assert pieces.scheme(unmarked) is None and names(unmarked) == unmarked
-    assert names(["[CLS]", "<s>"]) == ["[CLS]", "<s>"]
-    apart = ["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]
-    assert names(apart) == ["[CLS]", "##ing", "them", "[SEP]", "##s"]
-    assert names(["<|endoftext|>", "The", "Ġcat", "<|endoftext|>", "s"])[-2:] == ["<|endoftext|>", "s"]
-    assert names(["<\uff5cbegin▁of▁sentence\uff5c>", "▁a", "b"])[1:] == ["ab"]
-
-
-# A heading's mark is no wordpiece; a line ends a word; XLM's letters are no bytes; bytes that are no text are spelled
-# out; blank tokens keep a name that can be seen.
+# Tokens without marks are words; a piece never joins a special token. A heading's mark is no wordpiece; a line ends a
+# word; XLM's letters are no bytes; bytes that are no text are spelled out; blank tokens keep a name that can be seen.
 ODD = """
+un believ able => un believ able | ðŁĺ Ģ 汉 => ðŁĺ Ģ 汉 | <s> [CLS] => <s> [CLS]
+[CLS] ##ing the ##m [SEP] ##s => [CLS] ##ing them [SEP] ##s | <\uff5cbegin▁\uff5c> ▁a b => <\uff5cbegin▁\uff5c> ab
+<|endoftext|> The Ġcat <|endoftext|> s => <|endoftext|> The cat <|endoftext|> s
 ### ĠTitle Ġof ĠÅ ģ => ### Title of Ł | Hi Ċ The Ġcat ĊĊ sat => Hi Ċ The cat ĊĊ sat | ▁a <0x0A> b => a <0x0A> b
 ▁a ▁▁▁ ▁b => a ▁▁▁ b | <s> dé jà</w> vu</w> </s> => <s> déjà vu </s> | Ж ук</w> => Жук | a</w> </w> => a </w>
 ĠÃ Ġcat => <0xC3> cat | ▁x ▁ <0xFF> => x <0xFF> | ▁caf <0xC3> => caf<0xC3> | Ġ汉 Ġcat => Ġ汉 cat | a Ġ Ġb => a Ġ b
@@ -60,8 +53,7 @@ def test_spaces_and_lines_are_joined_as_a_reader_expects_and_byte_level_tokens_a
     gemma = ["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"]
     assert names(gemma) == ["<bos>", "a", "\n", "bc", "\n\n", "d"]
     assert names(["a", "  ", " b"]) == ["a", "␣␣", "b"]
-    spaced = ["The", " cat", "s", " sat", "\n", "On"]
-    assert pieces.scheme(spaced) == "spaces" and names(spaced) == ["The", "cats", "sat", "\n", "On"]
+    assert names(["The", " cat", "s", " sat", "\n", "On"]) == ["The", "cats", "sat", "\n", "On"]
     texts = {"Ã©": "é", "âĢĻ": "’", "âĢĶ": "—", "âĤ¬": "€", "æ±ī": "汉", "ÂŃx": "\u00adx", "Åģ": "Ł"}
     for token, text in texts.items():  # as they stand in GPT-2's vocabulary
         assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
@@ -69,28 +61,14 @@ def test_spaces_and_lines_are_joined_as_a_reader_expects_and_byte_level_tokens_a
 
 FRAMING = "[CLS] [SEP] [PAD] <s> </s> <pad> <cls> <sep> <bos> <eos> <eod> <start_of_turn> <end_of_turn>"
 FRAMES = [*FRAMING.split(), "<|endoftext|>", "<|im_start|>", "<\uff5cend\uff5c>", "<|pad|>"]
-WORDS = (
-    "[UNK]",
-    "[MASK]",
-    "<unk>",
-    "<mask>",
-    "<extra_id_07>",
-    "cat",
-    "pad",
-    "[",
-    "<",
-    "<|",
-    "s",
-    "<b>",
-    "[red]",
-    "",
-)
+STANDING_IN = "[UNK] [MASK] <unk> <mask> <extra_id_07>"
+WORDS = [*f"{STANDING_IN} cat pad [ < <| s <b> [red]".split(), ""]
 
 
 def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not():
     assert [token for token in (*FRAMES, *WORDS) if pieces.is_special(token)] == FRAMES
     assert [token for token in (*FRAMES, *WORDS) if pieces.is_padding(token)] == ["[PAD]", "<pad>", "<|pad|>"]
-    for token in (*FRAMES, *WORDS[:5]):
+    for token in (*FRAMES, *STANDING_IN.split()):
         found = pieces.words(["▁a", token, "b"], "sentencepiece")
         assert [word.name for word in found] == ["a", token, "b"]
         assert [word.is_special for word in found] == [False, token in FRAMES, False]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_files import read_safetensors, write_safetensors
+from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.model_file import named
 from attn_cli.settings.training import SubwordTraining
 from attn_cli.vectors import NGrams, bundled, table_of
@@ -17,6 +17,7 @@ from attn_cli.vectors.lookup import embed, nearest
 from attn_cli.vectors.names import export
 from attn_cli.vectors.spelling import guess, ngrams
 from attn_cli.vectors.train import subwords_file
+from tests.io.test_array_files import made
 from tests.shell import attn, record, refused, told
 from tests.thorough import some
 
@@ -35,9 +36,9 @@ def table():
     return table_of("animals", [word.encode() for word in words], matrix, about, 0)
 
 
-def learned(table, name="with.safetensors"):
+def learned(table, name="with.safetensors", settings=SMALL):
     pytest.importorskip("scipy", reason="SciPy is not installed")
-    return subwords_file(table, name, SMALL, lambda stage: None)
+    return subwords_file(table, name, settings, lambda stage: None)
 
 
 KIN = {
@@ -62,9 +63,10 @@ def test_a_guess_is_the_mean_and_the_n_grams_over_the_root_of_their_number(at):
     rows, directions = draw.integers(-9, 9, (16, 2)).astype(np.int8), draw.random((3, 5)).astype(np.float16)
     table = table_of("t", [b"cat"], np.ones((1, 5)), {}, 0, NGrams(rows, directions))
     used = [row for _, some in ngrams([b"dogs"], 2, 5, 16) for row in some]
-    # <d do og gs s>, <do dog ogs gs>, <dog dogs ogs>, <dogs dogs>
-    assert len(used) == 5 + 4 + 3 + 2
+    assert len(used) == 5 + 4 + 3 + 2  # <d do og gs s>, <do dog ogs gs>, <dog dogs ogs>, <dogs dogs>
     wanted = rows[used].sum(axis=0) / 14**0.5 @ directions[:2].astype(float) + directions[2]
+    with pytest.raises(UsageError, match="needs n-grams"):
+        guess(["dogs"], table_of("t", [b"cat"], np.ones((1, 5)), {}, 0))
     export(table, "t.safetensors")
     for read in (table, open_file("t.safetensors")):
         for found in guess(["Dogs", "dogs"], read).values():
@@ -83,7 +85,7 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
     other = subwords_file(table, "few.safetensors", of_50, seen.append)
     of_each_number = [(phase, n / 4) for phase in ("words held back", "all words") for n in (1, 2, 3, 4)]
     assert [(stage.phase, stage.done) for stage in seen] == of_each_number
-    few = subwords_file(table, "few.safetensors", replace(of_50, seed=9), lambda stage: None)
+    few = learned(table, "few.safetensors", replace(of_50, seed=9))
     rarer = 50 - 50 // 4  # a tenth of which is held back
     assert (few.words, few.held_back) == (50, rarer // 10) and open_file("few.safetensors").n_words == 100
     of = {"rows": 512, "numbers": 4, "words": 50, "cosine": few.cosine, "held_back": 3}
@@ -98,8 +100,7 @@ def test_n_grams_are_learned_measured_and_read_back(at, table):
 
 @pytest.mark.parametrize("rank", [2, 4])
 def test_n_grams_have_the_numbers_of_least_squares_with_a_penalty_on_their_size(at, table, rank):
-    pytest.importorskip("scipy", reason="SciPy is not installed")
-    subwords_file(table, "with.safetensors", replace(SMALL, rank=rank), lambda stage: None)
+    learned(table, settings=replace(SMALL, rank=rank))
     words, counts = table.words(), np.zeros((100, 512))
     for owner, row in ngrams([word.encode() for word in words], 2, 5, 512):
         np.add.at(counts, (owner, row), 1)
@@ -112,14 +113,6 @@ def test_n_grams_have_the_numbers_of_least_squares_with_a_penalty_on_their_size(
     found = guess(words, open_file("with.safetensors"))
     wanted = guessed @ strongest.T @ strongest * scale + mean
     np.testing.assert_allclose([*found.values()], wanted, atol=0.02)
-
-
-def test_vectors_without_n_grams_are_refused_also_where_every_word_is_known(at, table):
-    export(table, "plain.txt")
-    for text in ("catdog", "catdog zzz"):
-        assert "attn vectors subwords" in refused("self", text, "-e", "plain.txt", "--oov", "subword")
-    with pytest.raises(UsageError):
-        guess(["zzz"], table)
 
 
 def holes(*numbers):
@@ -141,8 +134,7 @@ def test_n_grams_that_do_not_fit_the_vectors_or_are_no_numbers_are_refused(at, t
     arrays, about = read_safetensors("with.safetensors")
     spoilt = arrays.pop(name)
     arrays |= {name: change(spoilt)} if change else {}
-    with open("bad.safetensors", "wb") as file:
-        write_safetensors(file, arrays, about)
+    Path("bad.safetensors").write_bytes(made(arrays, about))
     of = ("-e", "bad.safetensors", "-p", "identity", "--oov", "subword")
     assert said in refused("self", "catdog zzz", *of, code=65)
     known = attn("self", "catdog", "-e", "bad.safetensors", "-p", "identity")
@@ -208,10 +200,6 @@ def test_the_screen_and_the_json_say_that_it_is_a_guess_and_of_what_there_is_non
     of = ("-p", "identity", "--oov", "subword")
     found = record("self", "cats 😀 привет forty-odd", *of, "--steps")
     assert found["embedding"]["oov"] == "subword" and found["unknown"] == ["😀", "привет", "forty-odd"]
-    assert [note for note in found["notes"] if note.startswith("No vector")] == [
-        "No vector for forty-odd: guessed from the parts of its spelling.",
-        "No vector for 😀, привет: no known word has their letters, so zeros stand in.",
-    ]
     assert [any(row) for row in found["x_query"]] == [True, False, False, True]
     guessed, zeros = "guessed from the parts of its spelling", "zeros stand in"
     deep = ("-p", "roles-deep", "--layer", "0", "--oov", "subword")

@@ -1,25 +1,16 @@
 """Word vectors: files that somebody typed, the bundled table, random ones, and words without any."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli import Settings, trace_cross
 from attn_cli.errors import InputError
-from attn_cli.vectors import VectorTable, bundled, write_table
-from attn_cli.vectors.lookup import (
-    embed,
-    look_up,
-    nearest,
-    nearest_each,
-    open_table,
-    random_vector,
-    random_vectors,
-)
+from attn_cli.vectors import VectorTable, lookup, write_table
 from attn_cli.vectors.open_vectors import describe
 from tests.io.test_array_files import little_memory
+from tests.pipeline.test_words import brute
 
 
 def table(words, matrix, **about):
@@ -48,7 +39,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("text", "words"), TYPED, ids=repr)
 def test_any_word_may_be_typed(text, words, file):
-    assert open_table(file(text, "v.txt")).words() == words
+    assert lookup.open_table(file(text, "v.txt")).words() == words
 
 
 def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(tmp_path):
@@ -58,7 +49,7 @@ def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(t
     def written(*words):
         with path.open("wb") as stream:
             write_table(stream, words, matrix, {"length": "2", "settings": "{}"})
-        return open_table(str(path))
+        return lookup.open_table(str(path))
 
     words = ["the", "naïve", "é" * 2048]  # of at most 4,096 bytes
     found = written(*words)
@@ -75,34 +66,24 @@ def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(t
             written(*words)
 
 
-def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_words():
-    found = bundled()
-    matrix, words = found.matrix.astype(float), found.words()
-    assert len(words) == len(set(words)) == len(matrix)
-    assert all(word == word.lower() and word and not re.search(r"\s", word) for word in words)
-    assert np.isfinite(matrix).all()
-    np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), found.length, rtol=2e-3)
-    text = "Manchester United hopes perform better . The quick brown fox jumped over the lazy dog she likes coffee"
-    assert all(look_up(word, found) for word in text.split())
-
-
 def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form():
     words = ["the", "The", "fox", "n't", "é", "cathedral", "a\u2003cat", "cat"]
     vectors = table(words, np.arange(len(words))[:, np.newaxis])
     forms = {"The": "The", "the": "the", "THE": "the", "Fox": "fox", "foxes": None, "": None, "n’t": "n't"}
     forms |= {"e\u0301": "é", "E\u0301": "é", "cat": "cat", "a": None}  # not inside another
     for written, form in forms.items():
-        assert look_up(written, vectors) == (form and (form, [words.index(form)]))
+        assert lookup.look_up(written, vectors) == (form and (form, [words.index(form)]))
 
 
 def test_a_random_vector_is_normal_and_depends_on_the_seed_and_the_token_alone_on_both_sides():
-    alone = random_vectors(["coffee"], 5, 7).X[0]
+    alone = lookup.random_vectors(["coffee"], 5, 7).X[0]
     cross = trace_cross("coffee first", "then coffee", Settings(embedding="random", dim=5, seed=7))
-    for same in (*random_vectors(["she", "coffee", "coffee"], 5, 7).X[1:], cross.x_query[0], cross.x_key[1]):
+    X = lookup.random_vectors(["she", "coffee", "coffee"], 5, 7).X
+    for same in (*X[1:], cross.x_query[0], cross.x_key[1]):
         np.testing.assert_array_equal(same, alone)
-    for other in (random_vector("Coffee", 5, 7), random_vector("coffee", 5, 8), random_vector("tea", 5, 7)):
-        assert not np.allclose(other, alone)
-    X = random_vectors([f"word{i}" for i in range(2000)], 5, 0).X
+    for other in (("Coffee", 5, 7), ("coffee", 5, 8), ("tea", 5, 7)):
+        assert not np.allclose(lookup.random_vector(*other), alone)
+    X = lookup.random_vectors([f"word{i}" for i in range(2000)], 5, 0).X
     assert abs(X.mean()) < 0.05 and X.std() == pytest.approx(1, abs=0.05)
 
 
@@ -113,64 +94,21 @@ TOKENS = ["she", "zzz", "likes", "zzz", "qqq"]
 def test_an_unknown_word_is_zeros_or_left_out_or_random_of_the_table_s_one_length_or_refused():
     X = [[3, 4], [0, 0], [0, 5], [0, 0], [0, 0]]
     for oov, kept in (("zero", (0, 1, 2, 3, 4)), ("skip", (0, 2))):
-        found = embed(TOKENS, KNOWN, oov, 0)
+        found = lookup.embed(TOKENS, KNOWN, oov, 0)
         assert (found.X.tolist(), found.kept, found.unknown) == ([X[i] for i in kept], kept, ("zzz", "qqq"))
-    found = embed(TOKENS, KNOWN, "random", 1)
-    drawn = [random_vector(word, 2, 1) for word in ("zzz", "zzz", "qqq")]
+    found = lookup.embed(TOKENS, KNOWN, "random", 1)
+    drawn = [lookup.random_vector(word, 2, 1) for word in ("zzz", "zzz", "qqq")]
     of_length_5 = 5 * np.array(drawn) / np.linalg.norm(drawn, axis=1, keepdims=True)
     np.testing.assert_allclose(found.X[[1, 3, 4]], of_length_5, rtol=0, atol=1e-12)
     assert found.X[[0, 2]].tolist() == [X[0], X[2]] and found.unknown == ("zzz", "qqq")
     bare = VectorTable("file", "table", KNOWN.block, KNOWN.matrix, {})
-    np.testing.assert_array_equal(embed(TOKENS, bare, "random", 1).X[1], drawn[0])
-    for tokens, shown in (
-        (TOKENS, "'zzz', 'qqq'"),
-        (map(str, range(12)), ", ".join(map(repr, "0123456789"))),
-    ):
+    np.testing.assert_array_equal(lookup.embed(TOKENS, bare, "random", 1).X[1], drawn[0])
+    for tokens, shown in ((TOKENS, "'zzz', 'qqq'"), ([*"0123456789", "10"], str([*"0123456789"])[1:-1])):
         with pytest.raises(InputError) as caught:
-            embed([*tokens], KNOWN, "error", 0)
+            lookup.embed(tokens, KNOWN, "error", 0)
         said = f"No vector in table for {shown}. Choose --oov zero, random, nearest or skip to go on."
         assert str(caught.value) == said
-    assert embed(["she", "LIKES"], KNOWN, "error", 0).unknown == ()
-
-
-@pytest.mark.parametrize("oov", ["zero", "random", "skip"])
-def test_an_unknown_word_is_reported_whatever_is_done_about_it(oov, file):
-    path = file("she 1 0\nlikes 0 1\n")
-    trace = trace_cross("she zzz", "likes qqq zzz", Settings(embedding=path, oov=oov))
-    assert trace.unknown == ("zzz", "qqq") == tuple(trace.to_dict()["unknown"])
-    assert any("zzz" in note and "qqq" in note for note in trace.notes)
-    gone = {"zzz", "qqq"} & {*trace.query_tokens, *trace.key_tokens}
-    assert gone == (set() if oov == "skip" else {"zzz", "qqq"})
-
-
-def test_a_text_of_unknown_words_alone_is_refused_where_they_are_left_out_and_noted_elsewhere(file):
-    path = file("she 1 0\n")
-    with pytest.raises(InputError, match="No token is left"):
-        trace_self("zzz qqq", Settings(embedding=path, oov="skip"))
-    trace = trace_self("zzz qqq", Settings(embedding=path))
-    assert trace.weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert any("mean nothing" in note for note in trace.notes)
-
-
-@pytest.mark.parametrize("projection", [None, "identity", "random"])
-@pytest.mark.parametrize("text", ["zzxq coffee", "zzxq qqqz vrrmph"])
-@pytest.mark.parametrize("kind", [trace_self, trace_masked])
-def test_what_a_note_says_of_words_that_are_zeros_is_so(kind, text, projection):
-    trace = kind(text, Settings(oov="zero", projection=projection or "roles"))
-    assert trace.unknown and not trace.x_query[0].any()
-    assert any("zzxq" in note for note in trace.notes)
-    if any("scores 0 with every word" in note for note in trace.notes):
-        assert not trace.shown.scores[0].any() and not trace.shown.scores[:, 0].any()
-    if any("all weights are equal" in note for note in trace.notes):
-        allowed = np.ones(trace.weights.shape) if trace.mask is None else trace.mask
-        np.testing.assert_allclose(trace.weights, allowed / allowed.sum(axis=1, keepdims=True))
-
-
-def brute(words, matrix, vector, k, without):
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
-    cosines = matrix @ vector / np.where(lengths, lengths, 1)
-    pairs = ((word, cosine) for word, cosine in zip(words, cosines, strict=True) if word not in without)
-    return sorted(pairs, key=lambda pair: -pair[1])[:k]
+    assert lookup.embed(["she", "LIKES"], KNOWN, "error", 0).unknown == ()
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 5), (7, 3), (50, 50), (9000, 4)])
@@ -182,12 +120,12 @@ def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n,
         matrix = np.array([[i % 2, 1 - i % 2, 0, 0] for i in range(n)], "<f2")
     matrix[n // 2] = 0
     drawn = draw.standard_normal(4)
-    last = words.index(brute(words, matrix.astype(float), drawn, k, [])[-1][0])
+    last = words.index(brute(matrix, drawn, k)[-1][0])
     matrix[[last, -1]] = matrix[[-1, last]]  # of those that are near, one is met after all others
     own = matrix[0].astype(float)
     for vector, without in ((drawn, []), (own, ["w0"]), (np.zeros(4), [])):
-        wanted = brute(words, matrix.astype(float), vector, k, without)
-        found = nearest(table(words, matrix), vector, k, without)
+        wanted = brute(matrix, vector, k, np.arange(len(without), n))
+        found = lookup.nearest(table(words, matrix), vector, k, without)
         assert found == [(word, pytest.approx(cosine, rel=0, abs=1e-12)) for word, cosine in wanted]
 
 
@@ -195,5 +133,5 @@ def test_the_nearest_words_are_those_of_a_plain_sort_with_ties_in_their_order(n,
 def test_of_each_row_the_nearest_of_the_commonest_words_and_of_some_others_are_found_once(block, monkeypatch):
     monkeypatch.setattr("attn_cli.vectors.BLOCK", block)  # rows that are read at once
     vectors = table("abcd", [[1, 0], [0, 1], [1, 0], [0, 3]])
-    found = nearest_each(vectors, np.array([[1.0, 0], [0, 0], [0, 2]]), 4, 2, ["d", "b", "absent"])
+    found = lookup.nearest_each(vectors, np.array([[1.0, 0], [0, 0], [0, 2]]), 4, 2, ["d", "b", "absent"])
     assert found == [[("a", 1), ("b", 0), ("d", 0)], [], [("b", 1), ("d", 1), ("a", 0)]]
