@@ -76,10 +76,8 @@ def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_wha
     assert told.key_tokens[told.weights[-1].argmax()] == "paper"
 
 
-ANIMAL, BARKED = (
-    "The animal did not cross the street because it was too tired",
-    "The dog that barked at the cat slept",
-)
+ANIMAL = "The animal did not cross the street because it was too tired"
+BARKED, TAYLOR = "The dog that barked at the cat slept", "Taylor is setting new benchmarks with her Eras Tour"
 ANSWERS = [  # of models, a text: heads, each with a query and the word that it looks at most
     ("roles roles-deep", FOX, "subject jumped fox | relations jumped fox | oblique jumped over"),
     ("roles roles-deep", FOX, "modifier dog lazy | determiner dog the | previous dog lazy | next The quick"),
@@ -93,7 +91,7 @@ ANSWERS = [  # of models, a text: heads, each with a query and the word that it 
     ("roles-deep", "The cat sat on the mat", "relations sat cat mat"),
     ("roles-deep", "she likes coffee", "relations likes coffee she"),
     ("roles-deep", "Manchester United hopes to perform better.", "relations hopes Manchester United perform"),
-    ("roles-deep", "Taylor is setting new benchmarks with her Eras Tour", "relations setting Taylor benchmarks"),
+    ("roles-deep", TAYLOR, "relations setting Taylor benchmarks"),
 ]
 
 
