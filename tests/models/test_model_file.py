@@ -234,8 +234,8 @@ def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shi
     straight = trace_self(" ".join(tokens), settings).weights
     permuted = trace_self(" ".join(tokens[i] for i in order), settings).weights
     close(permuted, straight[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
-    settings = files(1, change)
-    close(trace_cross(TEXT, TEXT, settings).weights, trace_self(TEXT, settings).weights, rtol=1e-12)
+    across = trace_cross(TEXT, TEXT, files(1)).weights
+    close(across, trace_self(TEXT, files(1, change)).weights, rtol=1e-12)
     plain = trace_self(TEXT, files(1)).weights
     shifted = files(1, lambda made: made.update({"0.b": made["0.b"] + 5}))
     close(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)

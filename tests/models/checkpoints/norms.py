@@ -16,9 +16,8 @@ def alike(found, expected, what):
 def same_as_by_vectors(run, steps, what):
     """Check what the first text's heads of a layer add; return how many vectors there were."""
     made, what = run.joining(steps), f"{what}, {steps.side} {steps.layer}, {steps.kind}"
-    weights, v, output = (
-        M[0].astype(float) for M in (steps.attended.weights, steps.ready.v, steps.attended.output)
-    )
+    found = steps.attended.weights, steps.ready.v, steps.attended.output
+    weights, v, output = (M[0].astype(float) for M in found)
     parts = np.stack([made.part(own, n, len(v)) for n, own in enumerate(v)])
     vectors = np.einsum("hij,hjd->hijd", weights, parts)
     b_o = 0 if made.b_o is None else made.b_o
