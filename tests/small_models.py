@@ -69,7 +69,7 @@ def weights_by_hand(made, h, words):
 
 
 def write(
-    path, made: dict, vectors: VectorTable, heads: list[str], facts: dict | None = None, always: bool = False
+    path, made: dict, vectors: VectorTable, heads: list, facts: dict | None = None, always=False
 ) -> str:
     """Write a model for these vectors, and return where it is."""
     with open(path, "wb") as stream:

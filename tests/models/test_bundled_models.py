@@ -141,9 +141,6 @@ def test_the_shares_are_those_that_attn_learn_score_counts():
     path = str(FILES[0])
     printed = record("learn", "score", "roles-deep", path)
     (head,) = (one for one in printed["heads"] if one["name"] == "antecedent")
-    flips, means = measure(named("roles-deep"), DEV)
+    _, means = measure(named("roles-deep"), DEV)
     assert head["count"] == 60
     assert np.isclose(means["right"], head["candidates"]) and np.isclose(means["strongest"], head["accuracy"])
-    assert means["both"] <= means["right"] and np.isclose(
-        means["moves"], np.mean([one["moves"] for one in flips])
-    )

@@ -125,7 +125,7 @@ def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing
     close(moved.x_key, plain.x_key + sinusoidal(3, 6))
     assert moved.placed is not None and plain.placed is None
     letters = ("self", "a b c", "-e", "random", "--steps")
-    for digits in ([], ["--round", "2"]):
+    for digits in ([], ["--round", "1"]):
         found = record(*letters, "--positions", "sinusoidal", *digits)
         close(found["x_query"], np.add(found["words_query"], found["encodings_query"]))
     assert found["positions"] == "sinusoidal"

@@ -21,9 +21,8 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.fuzz.mutate import mutated
 from tests.models.checkpoints import by_hand, gguf_by_hand
 from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, LLAMA, converted, eight_bits, gguf, llama, small
-from tests.models.checkpoints.norms import same_as_by_vectors
 from tests.models.checkpoints.test_known import written
-from tests.models.checkpoints.test_parity import CASES, TEXTS, made
+from tests.models.checkpoints.test_parity import CASES, TEXTS, made, same_as_by_vectors
 from tests.shell import attn, record, refused, told
 
 IDS = ([1, 2, 3, 4, 5, 0, 2], [3, 1])
