@@ -51,10 +51,27 @@ def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
     close(pairs[0, 0, 2, 0], x[0, 0, 2, 0] * math.cos(2) - x[0, 0, 2, 1] * math.sin(2))
 
 
+def test_llama3_slows_the_slow_turns_alone():
+    plain = Rotary(1e4, 64).frequencies()
+    slowed = Rotary(1e4, 64, llama3=(8.0, 1.0, 4.0, 1000.0)).frequencies()
+    seen = 1000 * plain / (2 * math.pi)
+    close(slowed[seen > 4], plain[seen > 4], 0)
+    close(slowed[seen < 1] * 8, plain[seen < 1], 1e-9)
+
+
 def whole(mask, n_q):
     """Who may attend to whom, as an array that stands for (b, 1, n_q, n_k)."""
     allowed = mask.rule.rows(range(mask.first, mask.first + n_q))[None, None]
     return allowed if mask.real is None else allowed & mask.real[:, None, None]
+
+
+def test_masks_are_those_of_loops():
+    for causal, window in product((False, True), (None, 1, 2, 4, 9)):
+        mask = mask_of(None, 5, 5, causal, window)
+        for i, j in np.ndindex(5, 5):
+            near = window is None or (i - j < window if causal else abs(i - j) <= window)
+            assert (mask is None or whole(mask, 5)[0, 0, i, j]) == (near and (j <= i or not causal))
+    assert mask_of(np.ones((2, 6), bool), 4, 6, False, None) is None
 
 
 @pytest.mark.parametrize(("several", "block"), [(1, 1), (3, 60), (100, 1 << 20)])  # rows, and scores, at once

@@ -1,4 +1,4 @@
-"""What each part of a model adds to a logit, and passes with changes: models by hand, and beside PyTorch."""
+"""What each part of a model adds to a logit, and passes with changes: models by hand."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from attn_cli.pipeline.embed import open_shared
 from attn_cli.settings import Settings
 from attn_cli.vectors.lookup import embed
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
-from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
 from tests.models.checkpoints.test_run import IDS, MODELS
 
 ORDER = {  # of a model's parts: before its layers, in each layer, and after them
@@ -97,99 +96,3 @@ def test_the_parts_of_the_language_model_sum_to_its_scores():
     np.testing.assert_allclose(stack.last_rows(vectors, mask, cut=Cut((), "masked")), rows)
     out = stack.last_rows(vectors, mask, cut=Cut(((0, 1), (2, MLP)), "masked"))
     assert np.abs(out - rows).max() > 0.01
-
-
-# Beside PyTorch: gradients with norms frozen and no way but the stream's
-
-# What a family calls the matrix that joins heads, its network's last part, and what reads the stream
-LLAMA = ("self_attn.o_proj",), ("mlp",), ("self_attn", "mlp")
-BOTH = ("SelfAttention", "EncDecAttention")
-NAMES = {
-    "gpt2": (("attn.c_proj",), ("mlp",), ("attn", "mlp")),
-    **dict.fromkeys(("llama", "qwen3", "gemma2", "mixtral"), LLAMA),
-    "t5": (tuple(f"{name}.o" for name in BOTH), ("DenseReluDense",), (*BOTH, "DenseReluDense")),
-    "bert": (("attention.output.dense",), ("output.dense",), ("attention.self", "intermediate")),
-}
-
-
-def detached(module, given, named):
-    return tuple(map(still, given)), {name: still(one) for name, one in named.items()}
-
-
-def still(one):
-    return one.detach() if hasattr(one, "detach") and one.is_floating_point() else one
-
-
-def freeze(model):
-    """Let each norm divide by a scale that no gradient goes through, and a masked-word head activate by a ratio."""
-    import torch
-
-    for module in model.modules():
-        kind = type(module).__name__
-        if isinstance(module, torch.nn.LayerNorm):
-            module.forward = lambda x, m=module: (
-                (x - x.mean(-1, keepdim=True))
-                / (x.var(-1, unbiased=False, keepdim=True) + m.eps).sqrt().detach()
-                * m.weight
-                + m.bias
-            )
-        elif kind.endswith(("RMSNorm", "T5LayerNorm")):
-            eps, plus = getattr(module, "eps", getattr(module, "variance_epsilon", 0)), float("Gemma" in kind)
-            module.forward = lambda x, m=module, eps=eps, plus=plus: (
-                x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps).detach() * (m.weight + plus)
-            )
-        elif kind == "BertPredictionHeadTransform":
-            module.forward = lambda x, m=module: m.LayerNorm(
-                (made := m.dense(x)) * (m.transform_act_fn(made) / made).detach()
-            )
-
-
-def parts_of(model, names, given, place, id_):
-    """Return what each head, by attention and layer, and each network adds to a logit."""
-    joins, networks, readers = names
-    leaves, heads = {}, 4
-    freeze(model)
-
-    def leaf(name, value):
-        leaves[name] = value.detach().requires_grad_()
-        return leaves[name]
-
-    for name, module in model.named_modules():
-        if name.startswith("encoder."):
-            continue
-        if name.endswith(readers) and not name.endswith(joins):
-            module.register_forward_pre_hook(detached, with_kwargs=True)
-        if name.endswith(joins):
-            module.register_forward_pre_hook(lambda m, given, n=name: (leaf(n, given[0]),))
-        elif name.endswith(networks):
-            module.register_forward_hook(lambda m, given, out, n=name: leaf(n, out))
-    model(**given).logits[0, place, id_].backward()
-    found = {"head": [], "mlp": []}
-    for name, one in leaves.items():
-        value = (one * one.grad).detach().reshape(-1, one.shape[-1])[place]
-        rows = value.reshape(heads, -1) if name.endswith(joins) else value[None]
-        found["head" if name.endswith(joins) else "mlp"] += rows.sum(1).tolist()
-    return found
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_heads_and_networks_add_what_gradients_say(name, transformers, tmp_path):
-    import torch
-
-    case, place, id_ = (CASES | PAIRS)[name], 2, 5
-    model = made(transformers, case, 1, tmp_path)
-    ids = [TEXTS[0], TARGETS[0]] if name in PAIRS else [TEXTS[0]]
-    with Checkpoint(str(tmp_path)) as checkpoint:
-        run = checkpoint.run(*(texts([one]) for one in ids))
-        capped = run.model.logits.softcap
-        parts = way_of(run, place).parts(id_)
-    sides = ("input_ids", "decoder_input_ids")[: len(ids)]
-    given = {side: torch.tensor([one]) for side, one in zip(sides, ids, strict=True)}
-    model.config.final_logit_softcapping = None
-    theirs = parts_of(model, NAMES[name], given, place, id_)
-    scale = max(1.0, sum(abs(one.value) for one in parts))
-    for part, wanted in theirs.items():
-        own = [one.value for one in parts if one.part == part]
-        np.testing.assert_allclose(np.array(own) / scale, np.array(wanted) / scale, atol=1e-5)
-        assert len(own) >= 2
-    assert (capped is not None) == (name == "gemma2")
