@@ -1,4 +1,4 @@
-"""Norms, activations, places and attention, beside plain loops and the papers' own laws."""
+"""Activations, rotations, masks and attention, beside plain loops and the papers' own laws."""
 
 import math
 from itertools import product

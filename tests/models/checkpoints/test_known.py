@@ -147,7 +147,8 @@ def test_experts_in_four_bits_are_what_their_blocks_and_scales_say(tmp_path):
     """As GPT-OSS ships them: 32 numbers a block, two in a byte, the lower half first, times a power of two."""
     written("gpt_oss", tmp_path)
     config, arrays = parity.read(tmp_path)
-    config |= {"intermediate_size": 64, "quantization_config": {"quant_method": "mxfp4"}}
+    said = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config |= {"intermediate_size": 64, "quantization_config": said}
     packed, draw = dict(arrays), np.random.default_rng(3)
     for n, (name, rows, groups) in product(range(3), (("gate_up", 128, 1), ("down", 32, 2))):
         place = f"model.layers.{n}.mlp.experts.{name}_proj"
