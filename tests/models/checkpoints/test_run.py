@@ -292,6 +292,9 @@ def test_what_cannot_be_run_is_refused_as_what_has_no_head_or_family(tmp_path):
         said = r"9,000 tokens make 162,000,000 scores a layer, more than 134,217,728\. Give at most 8,192 tokens\."
         with pytest.raises(InputError, match=said):
             _ = long.attended
+    with Checkpoint(saved(tmp_path, GPT2 | {"n_embd": 16}, gpt2())) as checkpoint:  # noqa: SIM117
+        with pytest.raises(InputError, match=r"shape \(6, 8\)"):
+            checkpoint.run(texts([IDS])).layer(0)
     for none in ([], [[]], [[1], []]):
         with pytest.raises(InputError, match=r"There are no tokens to attend to\. Give at least one token\."):
             texts(none)
