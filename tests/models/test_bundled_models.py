@@ -104,8 +104,10 @@ def test_each_head_answers_its_own_question(names, text, answers):
         assert {trace.key_tokens[j] for j in most} == {*found}, (name, head)
 
 
-def test_that_strong_links_may_be_wrong_is_told_where_there_are_any():
-    assert "Some may be wrong" in told("self", FOX, "--head", "all")
+def test_that_strong_links_may_be_wrong_is_told_where_there_are_any_and_one_head_has_its_caption():
+    every = told("self", FOX, "--head", "all")
+    assert "was taught to look" in told("self", FOX, "--head", "subject")
+    assert "was taught to look" not in every and "Some may be wrong" in every
     assert "Some may be wrong" not in told("self", "a", "--head", "all")
 
 
