@@ -1,23 +1,17 @@
 """The two models that come with attn: what they are held to, the story that they have to tell, sixty pairs of it."""
 
-import re
 from itertools import product
 
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.io.files import data_path
-from attn_cli.io.terminal import Terminal
 from attn_cli.learn.language_score import measure_heads
 from attn_cli.models.model_file import bundled, named
-from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.render.formats import render
-from attn_cli.render.walk import Walk
-from attn_cli.settings import View
 from attn_cli.vectors import bundled as vectors
 from tests.bench.flips import FILES, measure, pairs
-from tests.shell import record
+from tests.shell import record, told
 from tests.thorough import takes_long
 
 ROLES = ("roles", "roles-deep")
@@ -33,13 +27,6 @@ LEAST = {
     },
 }  # fmt: skip
 FOX = "The quick brown fox jumped over the lazy dog"
-
-
-def looks_at(text, query, model, head="relations"):
-    """The weights that a query gives to words, the strongest first."""
-    trace = trace_self(text, Settings(projection=model, head=head))
-    row = trace.weights[trace.query_tokens.index(query)]
-    return {trace.key_tokens[j]: float(row[j]) for j in np.argsort(-row, kind="stable")}
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -89,10 +76,8 @@ def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_wha
     assert told.key_tokens[told.weights[-1].argmax()] == "paper"
 
 
-ANIMAL, BARKED = (
-    "The animal did not cross the street because it was too tired",
-    "The dog that barked at the cat slept",
-)
+ANIMAL = "The animal did not cross the street because it was too tired"
+BARKED, TAYLOR = "The dog that barked at the cat slept", "Taylor is setting new benchmarks with her Eras Tour"
 ANSWERS = [  # of models, a text: heads, each with a query and the word that it looks at most
     ("roles roles-deep", FOX, "subject jumped fox | relations jumped fox | oblique jumped over"),
     ("roles roles-deep", FOX, "modifier dog lazy | determiner dog the | previous dog lazy | next The quick"),
@@ -102,122 +87,28 @@ ANSWERS = [  # of models, a text: heads, each with a query and the word that it 
     ("roles-deep", BARKED, "subject slept dog"),
     ("roles-deep", ANIMAL, "antecedent it animal"),
     ("roles-deep", ANIMAL.replace("tired", "wide"), "antecedent it street"),
+    # The story of the tutorials
+    ("roles-deep", "The cat sat on the mat", "relations sat cat mat"),
+    ("roles-deep", "she likes coffee", "relations likes coffee she"),
+    ("roles-deep", "Manchester United hopes to perform better.", "relations hopes Manchester United perform"),
+    ("roles-deep", TAYLOR, "relations setting Taylor benchmarks"),
 ]
 
 
 @pytest.mark.parametrize(("names", "text", "answers"), ANSWERS)
 def test_each_head_answers_its_own_question(names, text, answers):
-    for name, (head, query, found) in product(names.split(), map(str.split, answers.split(" | "))):
-        assert next(iter(looks_at(text, query, name, head))) == found, (name, head)
+    for name, (head, query, *found) in product(names.split(), map(str.split, answers.split(" | "))):
+        trace = trace_self(text, Settings(projection=name, head=head))
+        row = trace.weights[trace.query_tokens.index(query)]
+        most = np.argsort(-row, kind="stable")[: len(found)]
+        assert {trace.key_tokens[j] for j in most} == {*found}, (name, head)
 
 
-def test_roles_deep_tells_the_story_of_the_tutorials():
-    for line in (
-        "The cat sat on the mat => sat => cat on, cat mat",
-        "she likes coffee => likes => coffee she",
-        "Manchester United hopes to perform better. => hopes => Manchester United perform",
-        "Taylor is setting new benchmarks with her Eras Tour => setting => Taylor benchmarks, benchmarks is",
-    ):
-        text, query, wanted = line.split(" => ")
-        most = wanted.partition(",")[0].count(" ") + 1
-        assert " ".join(sorted([*looks_at(text, query, "roles-deep")][:most])) in wanted.split(", ")
-    links = looks_at(ANIMAL, "it", "roles-deep", "antecedent")
-    assert links["animal"] > 2 * links["street"]
-
-
-def test_an_output_is_near_the_words_that_were_looked_at_and_across_texts_there_is_no_position_term():
-    for name in ROLES:
-        trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)
-        jumped = trace.query_tokens.index("jumped")
-        assert "fox" in [word for word, _ in trace.output_words[jumped]], name
-        trace = trace_cross("drinks", "she likes her coffee black", Settings(projection=name, head="subject"))
-        assert trace.shown.position_scores is None
-        assert any("position" in note for note in trace.notes)
-
-
-def explained(text, **options):
-    trace = trace_self(text, Settings(**options))
-    return trace, " ".join(render(trace, View(steps=True), Terminal(), Walk()).split())
-
-
-def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are_told():
-    trace, said = explained(FOX)
-    shown = re.search(r'"fox" [0-9.]+/[0-9.]+ = ([0-9.]+), "jumped"', said)
-    assert shown and "(--mask causal)" in said
-    masked = trace_self(FOX, Settings(mask="causal")).weights[trace.focus[0]]
-    assert float(shown[1]) == pytest.approx(masked[trace.key_tokens.index("fox")], abs=6e-4)
-    told = re.search(r"adds ([-0-9.]+) to the score of \"jumped\" and \"fox\": together ([-0-9.]+)\.", said)
-    row, fox = trace.focus[0], trace.key_tokens.index("fox")
-    position, scaled = trace.shown.position_scores[row, fox], trace.shown.scaled_scores[row, fox]
-    assert told and float(told[1]) == pytest.approx(position, abs=6e-4)
-    assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)
-    _, said = explained(FOX, projection="roles-deep")
-    assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
-
-
-def test_explain_says_how_often_a_head_is_right_and_what_it_lives_on_by_what_is_left_without_the_distance():
-    for name, head, what in (
-        ("roles", "subject", "it needs both, the words and their distance"),
-        ("roles", "possessor", "it relies mainly on the words themselves"),
-        ("roles-deep", "coordination", "it relies mainly on the words themselves"),
-        ("roles", "previous", "it relies mainly on distance"),
-    ):
-        _, said = explained(FOX, projection=name, head=head)
-        score = bundled(name).facts["scores"][head]
-        for one in (
-            f"is right for {score['accuracy']:.1%} of the words that have the relation",
-            f"best fixed distance is right for {score['baseline']:.1%}",
-            f"Of its strongest links to another word, {score['precision']:.1%} are right.",
-            f"for the distance, it is right for {score['content']:.1%}: {what}.",
-        ):
-            assert one in said
-        if score["hard"] is not None:
-            assert f"Where that distance is wrong, it is right for {score['hard']:.1%}; without" in said
-        if "both" not in what:
-            assert (score["content"] >= 0.8 * score["accuracy"]) == ("words" in what)
-
-
-def test_a_score_is_not_told_where_it_was_not_measured():
-    for options, how in (
-        *(({"mask": "causal"}, "under a mask"), ({"score": "cosine"}, "with cosine scores")),
-        ({"mask": "window:1", "score": "dot"}, "under a mask and with dot scores"),
-        ({"tokenizer": "characters"}, "on characters"),
-    ):
-        _, said = explained("The dog chased the cat", **options)
-        assert f"How often it is right {how} was not measured." in said and "is right for" not in said
-
-
-def test_the_mean_and_a_second_text_change_no_focus_and_one_head_s_caption_is_not_that_of_all():
-    trace = trace_self(FOX, Settings(head="mean"))
-    assert trace.query_tokens[trace.focus[0]] == "jumped"
-    trace = trace_cross("Anna sees the boat", "a ship was there", Settings(projection="roles"))
-    assert trace.query_tokens[trace.focus[0]] == "sees"
-
-    def screen(text, **options):
-        return render(trace_self(text, Settings(**options)), View(), Terminal())
-
-    assert "was taught to look" in screen(FOX, head="subject")
-    every = screen(FOX, head="all")
+def test_that_strong_links_may_be_wrong_is_told_where_there_are_any_and_one_head_has_its_caption():
+    every = told("self", FOX, "--head", "all")
+    assert "was taught to look" in told("self", FOX, "--head", "subject")
     assert "was taught to look" not in every and "Some may be wrong" in every
-    assert "Some may be wrong" not in screen("a", head="all")
-
-
-@pytest.mark.parametrize("text", [FOX, "The cat sat on the mat", "Children like warm bread"])
-def test_a_mask_that_the_head_was_not_trained_with_is_said_with_what_it_does(text):
-    def notes(head, mask="causal"):
-        trace = trace_self(text, Settings(head=head, mask=mask))
-        return trace, [note for note in trace.notes if "trained without a mask" in note]
-
-    trace, (shuns,) = notes("relations")
-    first = trace.query_tokens[0]
-    assert f"so {first} gets {trace.weights[1, 0]:.2f}" in shuns
-    position = trace.shown.position_scores
-    assert f"with distance terms {position[1, 0]:.2f} and {position[1, 1]:.2f}" in shuns
-    trace, (nothing,) = notes("object")
-    assert 'attends to itself: weight on itself means "no match"' in nothing
-    assert notes("previous")[1] == [] and notes("relations", "none")[1] == []
-    deep = trace_self(text, Settings(projection="roles-deep"))
-    assert not any("without a mask" in note for note in deep.notes)
+    assert "Some may be wrong" not in told("self", "a", "--head", "all")
 
 
 DEV, TEST = map(pairs, FILES)
@@ -252,9 +143,6 @@ def test_the_shares_are_those_that_attn_learn_score_counts():
     path = str(FILES[0])
     printed = record("learn", "score", "roles-deep", path)
     (head,) = (one for one in printed["heads"] if one["name"] == "antecedent")
-    flips, means = measure(named("roles-deep"), DEV)
+    _, means = measure(named("roles-deep"), DEV)
     assert head["count"] == 60
     assert np.isclose(means["right"], head["candidates"]) and np.isclose(means["strongest"], head["accuracy"])
-    assert means["both"] <= means["right"] and np.isclose(
-        means["moves"], np.mean([one["moves"] for one in flips])
-    )

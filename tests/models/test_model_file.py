@@ -28,7 +28,6 @@ close = np.testing.assert_allclose
 
 TWO = ["relations", "mine"]
 NAMES = {1: [*TWO, "other"], 2: [*TWO, "other"], 3: TWO}
-MINE = ("-p", "./m.safetensors", "-e", "v.txt")
 TEXT = "The big cats see a dog walking"  # cats, see and walking have no vector
 
 
@@ -86,9 +85,7 @@ def test_one_layer_is_the_formula_of_its_docstring_and_types_are_as_exact_as_the
 
 
 @LAYERS
-def test_a_model_without_one_of_its_arrays_is_refused_and_what_it_may_do_without_must_leave_it_whole(
-    layers, files
-):
+def test_a_model_without_one_of_its_arrays_is_refused_where_it_is_not_whole_without_it(layers, files):
     for name in models.arrays(len(NAMES[layers]), layers):
         without = files(layers, lambda made, name=name: made.pop(name))
         if name == f"{layers - 1}.W_v":
@@ -184,37 +181,6 @@ def test_no_damage_to_a_file_does_worse_than_refuse_it(layers, files):
     assert 0 < read < 300
 
 
-def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_named(files, at):
-    files(1)
-    (at / "w.txt").write_text("the 1 0 0 0\ncat 0 1 0 0\n")
-    for command, *both in (
-        ("self cat -p m.safetensors -e w.txt", "m.safetensors", "w.txt"),
-        ("self cat -p m.safetensors -e random", "m.safetensors", "random"),
-        ("self cat -p m.safetensors", "m.safetensors", "word2vec"),
-        ("self cat -p roles -e v.txt", "roles", "v.txt"),
-        ("self cat -p roles -e random", "roles", "random"),
-        ("example coffee -p roles", "roles"),
-        ("example coffee -p likeness", "likeness takes vectors of 100 numbers; these have 4."),
-    ):
-        said = shell.refused(*command.split(), code=65)
-        assert all(name in said for name in both)
-
-
-WRONG = [("--heads 2", "--heads"), ("--layer 3", "layer"), ("--head subject", "mine")]
-WRONG += [("--layer 0 --head mine", "0, 1")]
-WRONG = [(f"-p ./m.safetensors -e v.txt {options}", named) for options, named in WRONG]
-WRONG += [
-    *((f"-p roles --head {one}", "subject") for one in ("-1", "Subject")),
-    ("-e v.txt --oov model", "--oov"),
-]
-
-
-@pytest.mark.parametrize(("args", "named"), WRONG)
-def test_wrong_usage_is_2_and_says_what_there_is(args, named, files, at):
-    files(3)
-    assert named in shell.refused("self", "a cat", *args.split())
-
-
 def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes_other_vectors(tmp_path):
     (weights, vectors) = (str(tmp_path / name) for name in ("w.safetensors", "v.txt"))
     with Path(weights).open("wb") as stream:
@@ -232,13 +198,6 @@ def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes
     others += [VectorTable("file", "t", one.block, one.matrix * 1.001, {})]
     assert one.fingerprint() not in [other.fingerprint() for other in others]
     assert VectorTable("other", "else", one.block, one.matrix, {}).fingerprint() == one.fingerprint()
-
-
-def test_a_head_that_was_not_scored_is_not_said_to_be(files, at):
-    files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
-    out = shell.told("explain", "a cat", *MINE, "--steps")
-    assert "was trained with attn learn train on a treebank (mine)" in out
-    assert "How often it is right was not measured." in out and "is right for" not in out
 
 
 def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothing_behind_a_mask(files):
@@ -275,8 +234,8 @@ def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shi
     straight = trace_self(" ".join(tokens), settings).weights
     permuted = trace_self(" ".join(tokens[i] for i in order), settings).weights
     close(permuted, straight[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
-    settings = files(1, change)
-    close(trace_cross(TEXT, TEXT, settings).weights, trace_self(TEXT, settings).weights, rtol=1e-12)
+    across = trace_cross(TEXT, TEXT, files(1)).weights
+    close(across, trace_self(TEXT, files(1, change)).weights, rtol=1e-12)
     plain = trace_self(TEXT, files(1)).weights
     shifted = files(1, lambda made: made.update({"0.b": made["0.b"] + 5}))
     close(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
@@ -332,26 +291,8 @@ def test_an_unknown_word_starts_from_its_spelling_and_every_word_where_the_model
         spelled = sum(vectors[name] for name in features(token) if name in vectors)
         own = models.table().find([token.lower()]).get(token.lower())
         close(x, spelled if own is None else own + always * spelled, rtol=1e-12)
-
-
-@pytest.mark.parametrize("oov", ["zero", "skip", "random", "error"])
-def test_other_ways_with_unknown_words_go_with_a_learned_model(oov, files):
-    settings = replace(files(1), oov=oov)
-    if oov == "error":
-        assert "cats" in refused(settings)
-        return
-    trace = trace_self(TEXT, settings)
-    assert "cats" in trace.unknown and ("cats" in trace.query_tokens) == (oov != "skip")
-    if oov == "zero":
-        assert not trace.x_query[trace.query_tokens.index("cats")].any()
-
-
-def test_the_bundled_model_reports_unknown_words_and_takes_no_notice_of_case():
-    found = shell.record("self", "the blorptwix sleeps")
-    assert (found["unknown"], found["embedding"]["oov"]) == (["blorptwix"], "model")
-    assert "blorptwix" in shell.told("self", "the blorptwix sleeps")
-    one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
-    close([head.weights for head in one.heads], [head.weights for head in other.heads], rtol=1e-12)
+    trace = trace_self(TEXT, replace(files(1, always=always), oov="zero"))
+    assert not trace.x_query[trace.query_tokens.index("cats")].any()
 
 
 LIKE = [[normalize(form, text) for form in ("NFC", "NFD")] for text in ("the café opens", "a blörptwíng cat")]
@@ -413,7 +354,7 @@ def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, at):
                 made[name] = value[..., :columns]
 
     files(3, change, facts={"values": "words"})
-    found = shell.record("explain", "a cat", *MINE)
+    found = shell.record("explain", "a cat", "-p", "./m.safetensors", "-e", "v.txt")
     assert found["output_words"] is None and found["learned"]["values"] == "learned"
 
 

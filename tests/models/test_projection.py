@@ -15,7 +15,7 @@ from attn_cli.models.projection import identity, random
 from attn_cli.pipeline import sinusoidal
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.problems import some
-from tests.shell import here, record, refused
+from tests.shell import record
 
 
 def close(found, expected, within=1e-12):
@@ -89,10 +89,7 @@ def test_weights_that_do_not_fit_are_refused_and_named():
         ({"W_o": np.ones((3, 2))}, "W_o ... (3, 2) ... 2 columns"),
         ({"W_o": np.ones((2, 3)), "layout": "out-in"}, "W_o ... (2, 3) ... 2 columns"),
         ({"W_o": np.full((2, 1), 1e308)}, "The outputs times W_o are more than a number can hold."),
-        *(
-            ({name: [1.0, 2.0, 3.0]}, f"{name} needs one number for each column")
-            for name in ("b_q", "b_k", "b_v")
-        ),
+        *(({f"b_{m}": [1.0, 2.0, 3.0]}, f"b_{m} needs one number for each column") for m in "qkv"),
         ({"b_k": [1.0], "layout": "out-in"}, "b_k has 1 numbers ... for each row of W_k"),
         *(({"b_o": [1.0] * n}, f"b_o has {n} numbers, but W_o makes 2") for n in (1, 3)),
         *(
@@ -119,7 +116,7 @@ def test_an_encoding_is_the_paper_s_formula_number_by_number(n, d):
         close(P[place, column], math.cos(angle) if column % 2 else math.sin(angle))
 
 
-def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing(at):
+def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing():
     one, other = trace_self("dog bites man", RANDOM), trace_self("man bites dog", RANDOM)
     close(one.weights, other.weights[::-1, ::-1])
     plain = trace_cross("a b", "c d e", RANDOM)
@@ -128,30 +125,12 @@ def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing
     close(moved.x_key, plain.x_key + sinusoidal(3, 6))
     assert moved.placed is not None and plain.placed is None
     letters = ("self", "a b c", "-e", "random", "--steps")
-    found = record(*letters, "--positions", "sinusoidal")
-    close(found["x_query"], np.add(found["words_query"], found["encodings_query"]))
+    for digits in ([], ["--round", "1"]):
+        found = record(*letters, "--positions", "sinusoidal", *digits)
+        close(found["x_query"], np.add(found["words_query"], found["encodings_query"]))
     assert found["positions"] == "sinusoidal"
     found = record(*letters)
     assert (found["positions"], found["words_query"], found["encodings_key"]) == ("none", None, None)
-    asked = "-e random --positions sinusoidal --round 2 -q b --only positions"
-    out = here("explain", "a b c", *asked.split()).out
-    assert "Word order: where each token stands" in out
-    assert "place 1 0.84" in " ".join(out.split())
-    said = out[out.index("so its first number becomes") :].split()
-    before, after = float(said[5]), float(said[9].rstrip("."))
-    assert math.isclose(before + 0.84, after, abs_tol=1e-9)
-    (at / "qkv.json").write_text('{"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}')
-    notes = record("compute", "qkv.json", "--positions", "sinusoidal")["notes"]
-    assert any("--positions" in note for note in notes)
-    assert "--round" in refused("self", "a b", "--round", "5")
-
-
-@pytest.mark.parametrize("model", [None, "roles", "roles-deep"])
-def test_beside_a_learned_model_positions_are_told_to_be_no_part_of_it(model):
-    chosen = ["-p", model] if model else []
-    found = record("self", "dog bites man", "--positions", "sinusoidal", *chosen)
-    assert found["projection"]["name"] == (model or "identity")
-    assert any("learned" in note or "identity" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 4])

@@ -10,7 +10,7 @@ import pytest
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints.by_hand import GEMMA2, gemma2, saved, small_bert, small_gpt2, small_gpt_oss
-from tests.models.checkpoints.norms import same_as_by_vectors
+from tests.models.checkpoints.test_parity import same_as_by_vectors
 from tests.pipeline.records import record, told
 from tests.shell import refused
 

@@ -36,9 +36,8 @@ def table(found):
     for family, parts in sorted(found.items()):
         names = (name for name in (*parity.CASES, *parity.PAIRS) if re.match("[^ ,]+", name)[0] == family)
         switches = "; ".join(filter(None, (name.removeprefix(family).lstrip(", ") for name in names)))
-        numbers = (
-            f"{parts[part]:.0e}" if part in parts else "" for part in ("weights", "layers' inputs", "logits")
-        )
+        columns = ("weights", "layers' inputs", "logits")
+        numbers = (f"{parts[part]:.0e}" if part in parts else "" for part in columns)
         yield f"| `{family}` | {switches} | {' | '.join(numbers)} |\n"
 
 

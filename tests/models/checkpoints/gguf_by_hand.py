@@ -99,9 +99,7 @@ MOE = DECODER | {
 }  # fmt: skip
 KINDS = {"gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gemma3_text": "gemma3"}
 KINDS |= {"mistral": "llama", "olmo3": "olmo2"}
-NAMES = {"gpt-oss": OSS, "bert": BERT, "gpt2": GPT2, "phi3": FUSED} | dict.fromkeys(
-    ("qwen2moe", "qwen3moe"), MOE
-)
+NAMES = {"gpt-oss": OSS, "bert": BERT, "gpt2": GPT2, "phi3": FUSED, "qwen2moe": MOE, "qwen3moe": MOE}
 NAMES |= dict.fromkeys(("gemma2", "gemma3", "olmo2"), GEMMA)
 KEYS = {
     "block_count": ("num_hidden_layers", "n_layer"), "embedding_length": ("hidden_size", "n_embd"),
@@ -158,24 +156,18 @@ def with_stacks(arrays):
 
 def is_table(called, array):
     """Tell whether a tensor of this name is a matrix that a file may have in fewer bits."""
-    return (
-        array.ndim == 2
-        and called.endswith(".weight")
-        and not called.startswith(("position_embd", "token_types"))
-    )
+    is_of_places = called.startswith(("position_embd", "token_types"))
+    return array.ndim == 2 and called.endswith(".weight") and not is_of_places
 
 
 def rotation(config, kind):
     """Return what a file says of positions and windows."""
     rope, window = config.get("rope_parameters") or config, config.get("sliding_window")
     found = {"rope.freq_base": rope.get("full_attention", rope).get("rope_theta")}
-    if (
-        (kind.startswith("gemma") and window)
-        or kind in ("phi3", "gpt-oss")
-        or config["model_type"] == "olmo3"
-    ):
+    is_olmo3 = config["model_type"] == "olmo3"
+    if (kind.startswith("gemma") and window) or kind in ("phi3", "gpt-oss") or is_olmo3:
         found["attention.sliding_window"] = window or 0
-    if config["model_type"] == "olmo3":
+    if is_olmo3:
         found["attention.sliding_window_pattern"] = ["sliding" in one for one in config["layer_types"]]
     if kind == "phi3":
         d_k = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]

@@ -79,9 +79,8 @@ def quantizer(type_: str) -> tuple[Callable[[np.ndarray], object], Callable[[np.
     if type_ == "F32":
         return stored, stored
     if type_ == "F16":
-        return lambda M: stored(M.astype(np.float16)), lambda M: stored(
-            M.astype(np.float16).astype(np.float32)
-        )
+        half = lambda M: M.astype(np.float16)  # noqa: E731
+        return lambda M: stored(half(M)), lambda M: stored(half(M).astype(np.float32))
     ggml, kind = library(), TYPES[type_]
     dtype, numbers, unpack = QUANTIZED[kind][1]
     ggml.ggml_quantize_chunk.restype = ctypes.c_size_t

@@ -1,4 +1,4 @@
-"""Norms, activations, places and attention, beside plain loops and the papers' own laws."""
+"""Activations, rotations, masks and attention, beside plain loops and the papers' own laws."""
 
 import math
 from itertools import product
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Ready, Rotary, attend, mask_of
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, Ready, Rotary, attend, mask_of
 
 DRAW = np.random.default_rng(0)
 
@@ -20,7 +20,7 @@ def close(found, expected, within=1e-6):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_norms_and_activations_are_those_of_their_formulas():
+def test_activations_are_those_of_their_formulas():
     x = np.linspace(-12, 12, 4801).astype(np.float32)
     logistic = [1 / (1 + math.exp(-n)) for n in x]
     expected = np.array([n * 0.5 * math.erfc(-n / math.sqrt(2)) for n in x])
@@ -36,44 +36,6 @@ def test_norms_and_activations_are_those_of_their_formulas():
     np.testing.assert_array_equal(ACTIVATIONS["gelu"](many[:, ::2]), ACTIVATIONS["gelu"](many)[:, ::2])
     for made in ACTIVATIONS.values():
         assert made(x).dtype == np.float32
-    x, gain, shift = some(3, 8), some(8), some(8)
-    for row, found in zip(x.astype(float), NORMS["layer"](x, gain, shift, 1e-5), strict=True):
-        close(found, (row - row.mean()) / math.sqrt(row.var() + 1e-5) * gain + shift, 1e-5)
-    for less, kind in enumerate(("rms", "rms, gain less one")):
-        for row, found in zip(x.astype(float), NORMS[kind](x, gain - less, None, 1e-5), strict=True):
-            close(found, row / math.sqrt((row * row).mean() + 1e-5) * gain, 1e-5)
-
-
-def test_rotary_scores_depend_on_the_distance_alone_and_llama3_slows_the_slow_turns():
-    rotary = Rotary(1e4, 6)
-    q, k = some(1, 1, 1, 8), some(1, 1, 1, 8)
-
-    def score(i, j):
-        turned = [rotary.rotate(M, np.array([[at]])) for M, at in ((q, i), (k, j))]
-        return (turned[0] * turned[1]).sum()
-
-    close(score(9, 4), score(25, 20), 1e-5)
-    assert abs(score(9, 4) - score(9, 5)) > 1e-3
-    np.testing.assert_array_equal(rotary.rotate(q, np.array([[7]]))[..., 6:], q[..., 6:])
-    close(rotary.rotate(q, np.array([[0]])), q)
-    plain = Rotary(1e4, 64).frequencies()
-    slowed = Rotary(1e4, 64, llama3=(8.0, 1.0, 4.0, 1000.0)).frequencies()
-    seen = 1000 * plain / (2 * math.pi)
-    close(slowed[seen > 4], plain[seen > 4], 0)
-    close(slowed[seen < 1] * 8, plain[seen < 1], 1e-9)
-    between = (seen > 1) & (seen < 4)
-    slower = plain[between] / slowed[between]
-    assert between.any() and (slower > 1).all() and (slower < 8).all()
-    close(Rotary(1e4, 64, factor=4.0).frequencies() * 4, plain)
-    found = blocks.sinusoids(20, 12)
-    close(found[:, :6] ** 2 + found[:, 6:] ** 2, 1)
-    close(found[3, 0], math.sin(3))
-    both = blocks.relative_position_buckets(300, 300, 32, 128, True)
-    assert both[0, 0] == 0 and both[10, 3] == 7 and both[3, 10] == 16 + 7
-    assert both[200, 0] == both[299, 0] == 15 and both[0, 299] == 31
-    assert (np.diff(both[:, 0]) >= 0).all()
-    back = blocks.relative_position_buckets(300, 300, 32, 128, False)
-    assert back[15, 0] == 15 and back[0, 15] == 0 and back[299, 0] == 31
 
 
 def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
@@ -89,18 +51,12 @@ def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
     close(pairs[0, 0, 2, 0], x[0, 0, 2, 0] * math.cos(2) - x[0, 0, 2, 1] * math.sin(2))
 
 
-def test_slopes_and_buckets_are_those_of_their_papers():
-    close(blocks.slopes(8), 0.5 ** np.arange(1, 9), 0)
-    close(blocks.slopes(6), [1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8], 0)  # of eight, every other one
-    behind = np.arange(4) - np.arange(2, 4)[:, None]
-    for scale in (None, 0.25):  # whose products are those of bfloat16
-        found = blocks.by_slopes(blocks.slopes(2), 2, 4, scale)
-        close(found[0], np.array([1 / 16, 1 / 256])[:, None, None] * behind * (scale or 1), 0)
-    assert blocks.as_bfloat16(np.float32([257, 258, 259, -1.5])).tolist() == [256, 258, 260, -1.5]
-    away = np.arange(-40, 41)
-    wide = [4 + math.ceil(3 * math.log(max(abs(n), 4) / 4) / math.log(32 / 4)) for n in away]
-    expected = [n if abs(n) <= 4 else int(math.copysign(far, n)) for n, far in zip(away, wide, strict=True)]
-    assert blocks.log_buckets(away, 8, 33).tolist() == expected
+def test_llama3_slows_the_slow_turns_alone():
+    plain = Rotary(1e4, 64).frequencies()
+    slowed = Rotary(1e4, 64, llama3=(8.0, 1.0, 4.0, 1000.0)).frequencies()
+    seen = 1000 * plain / (2 * math.pi)
+    close(slowed[seen > 4], plain[seen > 4], 0)
+    close(slowed[seen < 1] * 8, plain[seen < 1], 1e-9)
 
 
 def whole(mask, n_q):
@@ -110,13 +66,11 @@ def whole(mask, n_q):
 
 
 def test_masks_are_those_of_loops():
-    real = np.array([[True, True, False, True, True], [True] * 5])
     for causal, window in product((False, True), (None, 1, 2, 4, 9)):
-        mask = whole(mask_of(real, 5, 5, causal, window), 5)
-        for b, i, j in np.ndindex(2, 5, 5):
+        mask = mask_of(None, 5, 5, causal, window)
+        for i, j in np.ndindex(5, 5):
             near = window is None or (i - j < window if causal else abs(i - j) <= window)
-            assert mask[b, 0, i, j] == (real[b, j] and near and (j <= i or not causal))
-    assert mask_of(None, 4, 6, False, None) is None
+            assert (mask is None or whole(mask, 5)[0, 0, i, j]) == (near and (j <= i or not causal))
     assert mask_of(np.ones((2, 6), bool), 4, 6, False, None) is None
 
 

@@ -40,9 +40,7 @@ def test_quantized_weights_are_refused_by_their_method_s_name(tmp_path):
         assert "bfloat16, or a GGUF file" in found.value.hint
 
 
-READS = {
-    "n": 1, "x": 1.0, "yes": None, "s": "", "list": None, "none": 5, "off": 4, "absent": 6, "other": None,
-}  # fmt: skip
+READS = {"n": 1, "x": 1.0, "none": 5, "absent": 6} | dict.fromkeys(("yes", "s", "list", "other"))
 SAID = {
     "n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None, "sliding_window": None,
     "stray": 1,
@@ -125,9 +123,7 @@ def kept(hub, name, ref=REVISION, snapshots=(REVISION,)):
     return str(folders[0])
 
 
-def test_a_name_is_the_snapshot_of_main_where_the_environment_says_and_a_folder_is_itself(
-    monkeypatch, tmp_path
-):
+def test_a_name_is_the_snapshot_of_main_where_the_environment_says_and_a_folder_itself(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, value, expected in (
         ("HOME", str(tmp_path), tmp_path / ".cache/huggingface/hub"),

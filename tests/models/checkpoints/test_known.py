@@ -23,9 +23,11 @@ from attn_cli.errors import InputError
 from attn_cli.models.checkpoints.config import IDLE
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.settings import Settings
 from tests.models.checkpoints import test_parity as parity
 from tests.models.checkpoints.by_hand import saved
 from tests.models.checkpoints.test_parity import KNOWN, LONG
+from tests.small_models import trace_checkpoint
 
 
 def drawn(name, shape):
@@ -103,6 +105,36 @@ def test_a_bias_that_the_family_does_not_have_is_not_read(name, tmp_path):
     same_as_known(name, saved(tmp_path / "biased", config, arrays))
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
+def test_a_file_with_the_decoder_s_bias_alone_gives_the_same_words(name, tmp_path):
+    written(name, tmp_path)
+    config, arrays = parity.read(tmp_path)
+    own = next(key for key in arrays if key.endswith(("predictions.bias", "lm_head.bias")))
+    arrays[own.removesuffix("bias") + "decoder.bias"] = arrays.pop(own)
+    same_as_known(name, saved(tmp_path, config, arrays))
+
+
+def test_without_heads_a_decoder_is_the_one_whose_w_o_has_nothing_for_them(tokenizers, tmp_path):
+    written("t5", tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(parity.VOCABULARY))
+
+    def read(*out):
+        told = Settings(next=parity.V, head="all", knock_out=out)
+        trace = trace_checkpoint("cross", "w1 w2 w30", "w3 w4", told, tmp_path)
+        logits = [one.logit for one in sorted(trace.next_words.words, key=lambda one: one.id)]
+        return np.concatenate([*(head.weights.ravel() for head in trace.heads), logits])
+
+    plain, found = read(), read("0.1", "1.3")
+    config, arrays = parity.read(tmp_path)
+    for layer, head in ((0, 1), (1, 3)):
+        name = f"decoder.block.{layer}.layer.1.EncDecAttention.o.weight"
+        arrays[name] = arrays[name].copy()
+        arrays[name][:, 6 * head : 6 * head + 6] = 0
+    saved(tmp_path, config, arrays)
+    assert found == pytest.approx(read(), abs=1e-5)
+    assert found != pytest.approx(plain, abs=1e-3)
+
+
 def logits_of(folder):
     with Checkpoint(str(folder), is_strict=True) as checkpoint:
         return checkpoint.run(texts(parity.TEXTS)).logits()
@@ -115,7 +147,9 @@ def test_experts_in_four_bits_are_what_their_blocks_and_scales_say(tmp_path):
     """As GPT-OSS ships them: 32 numbers a block, two in a byte, the lower half first, times a power of two."""
     written("gpt_oss", tmp_path)
     config, arrays = parity.read(tmp_path)
-    config, packed, draw = config | {"intermediate_size": 64}, dict(arrays), np.random.default_rng(3)
+    said = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config |= {"intermediate_size": 64, "quantization_config": said}
+    packed, draw = dict(arrays), np.random.default_rng(3)
     for n, (name, rows, groups) in product(range(3), (("gate_up", 128, 1), ("down", 32, 2))):
         place = f"model.layers.{n}.mlp.experts.{name}_proj"
         packed[f"{place}_bias"] = arrays[f"{place}_bias"] = drawn(place, (5, rows))
@@ -130,9 +164,9 @@ def test_experts_in_four_bits_are_what_their_blocks_and_scales_say(tmp_path):
 
 
 WITH_PICTURES = [("gemma3", prefix, {}) for prefix in ("language_model.model.", "model.language_model.")]
-WITH_PICTURES += [
-    ("mistral", "language_model.model.", {"tie_word_embeddings": is_tied}) for is_tied in (True, False)
-]
+WITH_PICTURES += [("gemma3, its own sizes", "language_model.model.", {})]  # as gemma-3-4b-it ships it
+TIED = [{"tie_word_embeddings": is_tied} for is_tied in (True, False)]
+WITH_PICTURES += [("mistral", "language_model.model.", told) for told in TIED]
 
 
 @pytest.mark.parametrize(("name", "prefix", "told"), WITH_PICTURES)
@@ -146,7 +180,7 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(name, prefix, told,
         key.replace("model.", prefix, 1).replace("lm_head", "language_model.lm_head"): array
         for key, array in arrays.items()
     }
-    whole = {"model_type": "gemma3", "text_config": text}
+    whole = {"model_type": "gemma3", "text_config": text, "vision_config": {}, "image_token_index": 9}
     if name == "mistral":
         whole = {"model_type": "mistral3", "text_config": text, "vision_config": {}} | told
         ministral = whole | {"text_config": text | {"model_type": "ministral3"}}

@@ -57,9 +57,7 @@ def test_of_several_texts_each_figure_is_the_largest_whichever_text_it_is_of(tmp
     assert found == [*map(max, zip(*each, strict=True))] != each[-1]
 
 
-def test_a_mask_that_lets_words_look_ahead_and_a_sink_that_rows_do_not_give_to_are_found(
-    tmp_path, alone, monkeypatch
-):
+def test_a_mask_that_lets_words_look_ahead_and_a_sink_without_a_share_are_found(tmp_path, alone, monkeypatch):
     softmax, folder = blocks.softmax, by_hand.small_gpt2(tmp_path / "m")
     one_ahead = blocks.Seen(Mask("window:9:1", 4, 4), 0)
     with monkeypatch.context() as patch:
@@ -73,9 +71,7 @@ def test_a_mask_that_lets_words_look_ahead_and_a_sink_that_rows_do_not_give_to_a
     assert ("sums", 0) in too_large(verified(by_hand.small_gpt_oss(tmp_path / "n"), "a b a"))
 
 
-def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another_nor_a_number_none(
-    tmp_path, alone
-):
+def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another_nor_a_number_nan(tmp_path, alone):
     found = verified(by_hand.small_gpt2(tmp_path / "m", attention_twist=0.5), "a b")
     assert too_large(found) == [("keys", None)] and "attention_twist" in found["notes"][0]
     nothing = np.full((32, 8), np.nan, np.float32)

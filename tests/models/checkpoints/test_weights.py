@@ -25,12 +25,12 @@ def opened(tmp_path, arrays, *prefixes):
 
 
 def refused(folder, *asked, error=InputError):
-    with pytest.raises(error) as found, closing(Weights(str(folder))) as weights:
+    with pytest.raises(error, match=r"^[^\n]+\Z") as found, closing(Weights(str(folder))) as weights:
         weights.read(*asked)
-    assert "\n" not in str(found.value)
     return str(found.value)
 
 
+CHANGED = r"changed while it was read\. Try again when it is complete\."
 NUMBERS = np.array([[1.0, -2.5, 0.15625], [3e5, 1e-3, 0.0]], np.float32)
 
 
@@ -78,14 +78,12 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     folder = folder_of(tmp_path, empty)
     assert "shape (0, 3): it holds no numbers" in refused(folder, "no rows", None, 3)
     assert "shape (3, 0): it holds no numbers" in refused(folder, "no columns", 3, None)
-    folder = folder_of(tmp_path, {"a": NUMBERS, "q": np.zeros((2, 2), np.int8), "o.qweight": NUMBERS})
+    folder = folder_of(tmp_path, {"a": NUMBERS, "q\x1b": np.zeros((2, 2), np.int8), "o.qweight": NUMBERS})
     assert "by config.json it would be (3, any)" in refused(folder, "a", 3, None)
     assert "shape (2, 3)" in refused(folder, "a", 6)
-    assert "quantised" in refused(folder, "q", 2, 2)
     assert "quantised (GPTQ or AWQ)" in refused(folder, "o.weight", 2, 2)
     said = "has no tensor b. Its config.json is of another model, or the checkpoint is not complete."
     assert said in refused(folder, "b")
-    folder = folder_of(tmp_path, {"a": NUMBERS, "q\x1b": np.zeros((2, 2), np.int8)})
     assert "has no tensor b^[." in refused(folder, "b\x1b")
     assert "q^[: the weights are quantised (int8 numbers)" in refused(folder, "q\x1b", 2, 2)
     with opened(tmp_path, {"a": NUMBERS, "stack": NUMBERS[..., None]}) as weights:
@@ -106,9 +104,7 @@ def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monk
         stored = weights.stored("a", 1000, 3)
         os.truncate(tmp_path / "model.safetensors", 6000)
         for n, in_out in ((3, False), (1000, True)):
-            with pytest.raises(
-                InputError, match=r"changed while it was read\. Try again when it is complete\."
-            ):
+            with pytest.raises(InputError, match=CHANGED):
                 product(np.ones((2, n), np.float32), stored, in_out)
 
 
@@ -121,7 +117,7 @@ def test_where_nothing_reads_at_positions_a_seek_does(tmp_path, monkeypatch):
     with opened(tmp_path, {"a": NUMBERS}) as weights:
         np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
         os.truncate(tmp_path / "model.safetensors", 80)
-        with pytest.raises(InputError, match=r"changed while it was read\. Try again when it is complete\."):
+        with pytest.raises(InputError, match=CHANGED):
             weights.read("a", 2, 3)
 
 
@@ -159,9 +155,7 @@ NO_INDEX += ['{"weight_map": []}', '{"weight_map": {"a": 1}}', '{"weight_map": n
 
 @pytest.mark.parametrize("files", [*({"a": file} for file in ELSEWHERE.split(" ")), *NO_INDEX])
 def test_an_index_that_is_none_or_points_elsewhere_is_refused(files, tmp_path):
-    said = (
-        "it needs a weight_map, from names to files." if files in NO_INDEX else "be .safetensors beside it."
-    )
+    said = "needs a weight_map, from names to files." if files in NO_INDEX else "be .safetensors beside it."
     assert said in refused(indexed(tmp_path, files), "a")
 
 
@@ -177,18 +171,13 @@ def test_a_header_that_is_too_long_or_lies_is_refused_in_little_memory(header, t
 
 def test_a_large_tensor_takes_its_own_size_of_memory_and_no_more(tmp_path):
     with opened(tmp_path, dict.fromkeys("ab", np.ones((1000, 1000), np.float32))) as weights:
-        reads = (
-            (lambda: weights.read("a", 1000, 1000)),
-            (lambda: weights.rows("b", np.array([5]), 1000, "row")),
-        )
-        assert peak(lambda: [read() for read in reads]) < 4_500_000
+        assert peak(lambda: weights.read("a", 1000, 1000)) < 4_500_000
+        assert peak(lambda: weights.rows("b", np.array([5]), 1000, "row")) < 4_500_000
 
 
 def test_what_is_no_checkpoint_is_refused_and_pickles_with_a_line_that_converts_them(tmp_path):
+    said = "has no model.safetensors and no model.safetensors.index.json. Give the folder of a checkpoint."
     for folder in (tmp_path, tmp_path / "none"):
-        said = (
-            "has no model.safetensors and no model.safetensors.index.json. Give the folder of a checkpoint."
-        )
         assert said in refused(folder, "a", error=FileError)
     for name, converts in {"z.bin": "z.bin", "y$(x).pt": "pytorch_model.bin", "a.ckpt": "a.ckpt"}.items():
         (tmp_path / name).write_bytes(b"\x80\x02.")  # the first by name is told
