@@ -1,6 +1,5 @@
 """attn batch: lines in, JSON Lines out, in order and in constant memory."""
 
-import gc
 import gzip
 import json
 import lzma
@@ -9,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from attn_cli.batch.storage import inputs_of
 from attn_cli.batch.workers import outputs
 from attn_cli.vectors import bundled
 from tests.cli.tables import told as cases
+from tests.memory import peak
 from tests.schema import complaints
 from tests.shell import (
     COMMAND,
@@ -259,27 +258,15 @@ def test_memory_does_not_grow_with_the_lines(at):
     keys = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")
     job = Job("self", Settings(embedding="random"), keys, False, False, "jsonl")
 
-    def highest(lines: int) -> tuple[int, int]:
-        write(["she likes coffee and the quick brown fox"] * lines)
-        gc.collect()
-        tracemalloc.reset_peak()
-        before, done = tracemalloc.get_traced_memory()[0], 0
-        for chunk in outputs(job, chunks_of(Feed(inputs_of(["lines.txt"])).groups())):
-            assert chunk.refused == 0 and len(chunk.data) > 1000 * chunk.lines
-            done += chunk.lines
-        assert done == lines
-        del chunk
-        gc.collect()
-        now, peak = tracemalloc.get_traced_memory()
-        return peak - before, now - before
+    def run() -> None:
+        chunks = chunks_of(Feed(inputs_of(["lines.txt"])).groups())
+        assert min(len(chunk.data) / chunk.lines for chunk in outputs(job, chunks)) > 1000
 
-    tracemalloc.start()
-    try:
-        highest(2000)
-        (few, _), (many, kept) = highest(2000), highest(8000)
-    finally:
-        tracemalloc.stop()
-    assert many < few * 1.05 + 100_000 and kept < 100_000
+    write(["she likes coffee and the quick brown fox"] * 2000)
+    run()
+    few = peak(run)
+    write(["she likes coffee and the quick brown fox"] * 8000)
+    assert peak(run) < few * 1.05 + 100_000
 
 
 def test_the_model_and_the_vectors_are_opened_once(at):
