@@ -150,8 +150,7 @@ SAID = """
     self dabca -m gpt2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
     explain dabca -m gpt2 --layer 0 => it is made of its token and its place
     explain "the cat" -m bert --layer 0 => it is made of its token, its place and its segment
-    self "the wombat" -m bert => "wombat" is not in the vocabulary of; bert: [UNK].
-    self "the cat" -m bert => !vocabulary | self "the [UNK]" -m bert => !vocabulary
+    self "the [UNK]" -m bert => !vocabulary
     self "the cats" -m bert -q cats --join-pieces => cats
     self dabcadabca -m gpt2 => Masked self-attention: 10 queries
     self dabca -m no-such-folder => 65 no-such-folder
@@ -170,16 +169,12 @@ SAID = """
     self dabca -m gpt2 --head rollout --layer all => weights up to layer n = An ... A1 A0
     explain dabca -m gpt2 --head rollout --join-pieces => Leave out --join-pieces and --head rollout.
     self dabca -m gpt2 --head rollout -f bars => d | self dabca -m gpt2 --head rollout -f csv => query
-    self dabca -m gpt2 --head rollout -f markdown => d | self dabca -m gpt2 --head rollout -f latex => d
-    self dabca -m gpt2 --head rollout -f html => d | self dabca -m gpt2 --head rollout -f svg => d
     explain "the cats" -m bert --join-pieces => have no scores of their own; Leave out --join-pieces.; !softmax; cats
     explain "the cats" -m bert --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
     explain "the cats" -m bert --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
     self "the cats" -m bert --join-pieces --show mask => !Before the softmax
     self "the cats" -m bert --join-pieces -f code:numpy => 2 needs queries, keys and values
-    effect ab -m gpt2 -p language => 2 --projection | effect ab -m untied => 65 no language-model head
-    lens "ab a" -m gpt2 -p language => 2 --projection | lens "ab a" -m bare => 65 no language-model head
-    patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
+    effect ab -m untied => 65 no language-model head | lens "ab a" -m bare => 65 no language-model head
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
     page "the cat" -m bert --mask causal => "kind":"self"
