@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.tables import typed
 from tests.shell import attn, here, refused
-from tests.thorough import like_cases
 
 TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
@@ -104,21 +102,6 @@ def test_a_difference_runs_as_far_below_zero_as_above_it_and_to_one_with_full_sh
     apart = [ends for ends in re.findall(r">([+-][.0-9]+)</text>", here(*line).out) if float(ends)]
     assert apart[-2:] == ["-.145", "+.145"]
     assert re.findall(r">([+-]1[.0-9]*)</text>", here(*line, "--shades", "full").out) == ["-1.00", "+1.00"]
-
-
-LINES = """
-explain "the cat sat" --figure steps | masked "the cat sat" --figure steps -q cat
-cross she "likes coffee" --figure links | example coffee --figure bars
-compare "the cat sat" --vary score=scaled,dot | compare "the cat sat" --vary mask=none,causal,window:1
-"""
-
-
-@needed
-@pytest.mark.parametrize("args", typed(LINES), ids=" ".join)
-@like_cases
-def test_every_command_of_attention_draws(args):
-    assert here(*args, "-o", "x.png").code == 0
-    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
 
 @needed
