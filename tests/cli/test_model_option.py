@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from attn_cli.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests import shell
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import pairs, told, typed
-from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
+from tests.models.checkpoints.by_hand import GPT2, byte_pairs, small_gpt2
 from tests.pipeline.records import record
 from tests.shell import here, refused
 from tests.small_models import trace_checkpoint
@@ -264,3 +265,48 @@ def test_words_special_tokens_and_gaps_of_a_part_and_words_that_are_lacking_in_b
     assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])
     notes = pair(bert, text="the zebra", second="a lion home")["notes"]
     assert any('"zebra", "lion" are not in the vocabulary' in note for note in notes)
+
+
+# A folder that is not as it should be; what each file may hold is tested where it is read
+
+
+VAST = json.dumps({letter: 2**32 - 1 - n for n, letter in enumerate("abcd")})
+WRONG = [  # a file, what it holds, and what is said
+    ("config.json", json.dumps(GPT2 | {"model_type": "gpt3"}), "It knows bert"),
+    ("config.json", json.dumps(GPT2 | {"n_layer": 10**9}), "n_layer is 1000000000"),
+    ("vocab.json", VAST, "There is no token 42949672"),
+    ("vocab.txt", "[UNK]\n\0\0\na\0b\n", "not a sound"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), WRONG)
+def test_what_is_wrong_with_a_folder_is_said_in_one_line(name, content, said, models, tmp_path):
+    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
+    if name == "vocab.txt":
+        (folder / "vocab.json").unlink()
+    (folder / name).write_text(content)
+    for command in ("self", "heads"):
+        assert said in refused(command, TEXT, "-m", str(folder), code=65)
+
+
+def test_a_link_is_followed_and_one_in_a_circle_refused(models, tmp_path):
+    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
+    expected, file = here("self", TEXT, "-m", str(folder)).out, folder / "model.safetensors"
+    file.rename(tmp_path / "blob")
+    file.symlink_to("../blob")  # as files of a snapshot are in the local cache
+    assert here("self", TEXT, "-m", str(folder)).out == expected
+    file.unlink()
+    file.symlink_to(file.name)
+    assert file.name in refused("self", TEXT, "-m", str(folder), code=66)
+
+
+def test_an_expression_that_never_ends_leaves_one_line_on_standard_error(models, tmp_path):
+    """The library writes of its panic past Python: seen from outside alone."""
+    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    told = dict.fromkeys(("normalizer", "post_processor", "decoder", "truncation", "padding"))
+    told |= {"version": "1.0", "added_tokens": [], "pre_tokenizer": split}
+    told |= {"model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"}}
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+    ran = shell.attn("self", "a" * 200 + "b", "-m", str(folder), timeout=60)
+    assert ran.code == 65 and ran.err.count("\n") == 1, ran.err

@@ -29,6 +29,7 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
     with pytest.raises(ValueError, match=r"^pad_side cannot be 'up'\. Choose right, left\.$") as caught:
         Settings(pad_side="up")
     assert isinstance(caught.value, AttnError) and caught.value.code == 2
+    assert Settings(dim=100_000).dim == 100_000  # the most that there may be
     said = refused("self", "a b", "--pad", "0")
     assert said == "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n"
     for size in ("0", "0MB", "-1", "1.5k", "many"):
