@@ -52,23 +52,10 @@ def test_what_people_use_most_is_there_and_is_no_more_than_eight():
 
 
 @EVERY
-@like_cases
-def test_the_full_help_has_every_command_and_every_option_under_the_heading_of_its_group(words):
+def test_every_option_has_a_group_of_the_help(words):
     """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
-    shown = here(*words, "--help").out
-    typed = {word.strip(",") for word in shown.split()}
     declared = [one for one in ALL[words].params if one.param_type_name == "option"]
-    for one in declared:
-        assert {*one.opts, *one.secondary_opts} <= typed
-        for choice in getattr(one.type, "choices", ()):
-            assert choice in shown, (one.name, choice)
-    for name in getattr(ALL[words], "entries", ()):
-        assert f"\n  {name} " in shown
-    used = {one.rich_help_panel for one in declared}
-    assert used <= {*GROUPS}
-    headings = [line[:-1] for line in shown.splitlines() if line[:1].strip() and line[-1] == ":"]
-    assert [one for one in headings if one in GROUPS] == [one for one in GROUPS if one in used]
-    assert set(headings) <= {*GROUPS, "Arguments", "Commands"}
+    assert {one.rich_help_panel for one in declared} <= {*GROUPS}
 
 
 @EVERY

@@ -298,15 +298,3 @@ def test_a_link_is_followed_and_one_in_a_circle_refused(models, tmp_path):
     file.unlink()
     file.symlink_to(file.name)
     assert file.name in refused("self", TEXT, "-m", str(folder), code=66)
-
-
-def test_an_expression_that_never_ends_leaves_one_line_on_standard_error(models, tmp_path):
-    """The library writes of its panic past Python: seen from outside alone."""
-    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
-    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
-    told = dict.fromkeys(("normalizer", "post_processor", "decoder", "truncation", "padding"))
-    told |= {"version": "1.0", "added_tokens": [], "pre_tokenizer": split}
-    told |= {"model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"}}
-    (folder / "tokenizer.json").write_text(json.dumps(told))
-    ran = shell.attn("self", "a" * 200 + "b", "-m", str(folder), timeout=60)
-    assert ran.code == 65 and ran.err.count("\n") == 1, ran.err
