@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import random
-import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from attn_cli.cli.report_error import MOVED
 from attn_cli.errors import did_you_mean, visible
+from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.files import data_path
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.views.steps import walk
@@ -26,6 +26,7 @@ from tests.thorough import like_cases, often, takes_long
 
 CODES = [2, 65, 66, 69, 71, 73, 74, 78]
 BODY = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+ABOUT = {"format": "attn-vectors/1"}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full, /proc, or a limit on memory")
 
 
@@ -257,30 +258,23 @@ def test_a_computation_that_overflows_is_65_and_one_line(names, at):
     refused_as_json(here("self", "a b", "-e", "v.txt", "-p", "p.json", "-f", "json", "--steps"), 65)
 
 
-def table_of(vectors: np.ndarray, words: bytes = b"a\nb", **about: object) -> bytes:
-    size, end = vectors.nbytes, vectors.nbytes + len(words)
-    header = {
-        "__metadata__": {"format": "attn-vectors/1", **about},
-        "vectors": {"dtype": "F64", "shape": list(vectors.shape), "data_offsets": [0, size]},
-        "words": {"dtype": "U8", "shape": [len(words)], "data_offsets": [size, end]},
-    }
-    packed = json.dumps(header).encode()
-    return struct.pack("<Q", len(packed)) + packed + vectors.tobytes() + words
-
-
-TABLES = {
-    "one-word-short": table_of(np.eye(2), b"a"),
-    "no-rows": table_of(np.zeros((0, 2)), b""),
-    "no-columns": table_of(np.zeros((2, 0))),
-    "nan": table_of(np.full((2, 2), np.nan)),
+TABLES = {  # the vectors, and the words, of a table that is none
+    "one-word-short": (np.eye(2), b"a"),
+    "no-rows": (np.zeros((0, 2)), b""),
+    "no-columns": (np.zeros((2, 0)), b"a\nb"),
+    "nan": (np.full((2, 2), np.nan), b"a\nb"),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_bad_table_of_vectors_is_65_or_read_without_the_bad_note_but_never_a_bug(name, at):
-    Path("t.safetensors").write_bytes(TABLES[name])
-    for args in typed("self 'a b q' -e T --oov random | vectors info T | vectors nearest a -e T"):
-        ran = here(*("t.safetensors" if arg == "T" else arg for arg in args))
+    vectors, words = TABLES[name]
+    with Path("t.safetensors").open("wb") as stream:
+        write_safetensors(stream, {"vectors": vectors, "words": np.array([*words], np.uint8)}, ABOUT)
+    for args in typed(
+        "self 'a b q' -e T | vectors info T | vectors nearest a -e T".replace("T", "t.safetensors")
+    ):
+        ran = here(*args)
         if ran.code:
             refused(ran, 65)
         assert "nan" not in ran.out

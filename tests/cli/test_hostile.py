@@ -25,7 +25,6 @@ from attn_cli.render.formats import render
 from attn_cli.render.walk import Walk
 from attn_cli.settings import View
 from tests.cli.tables import apart, told, typed
-from tests.cli.test_exit_codes import table_of
 from tests.shell import SGR, Ran, attn, here, terminal
 from tests.thorough import often
 
@@ -214,8 +213,10 @@ def test_hostile_files_and_their_names_are_inert_in_errors_and_reports(at):
     Path(f"{EVIL}.txt").write_text("a 1 2\nb 3 4\n")
     Path("p.json").write_text(json.dumps({"W_q": eye, "W_k": eye, "W_v": eye, EVIL: 1}))
     Path("q.json").write_text(json.dumps({"W_q": [[EVIL]], "W_k": eye, "W_v": eye, "layout": EVIL}))
-    about = {"settings": json.dumps({EVIL: EVIL}), EVIL: EVIL}
-    Path("t.safetensors").write_bytes(table_of(np.zeros((1, 2)), EVIL.encode(), **about))
+    about = {"format": "attn-vectors/1", "settings": json.dumps({EVIL: EVIL}), EVIL: EVIL}
+    with Path("t.safetensors").open("wb") as stream:
+        words = np.frombuffer(EVIL.encode(), np.uint8)
+        write_safetensors(stream, {"vectors": np.zeros((1, 2)), "words": words}, about)
     for args, code in told(OF_FILES):
         assert inert(here(*(arg.replace("EVIL", EVIL) for arg in args))).code == int(code), args
     assert f"new{EVIL}.json" in os.listdir()
