@@ -39,7 +39,6 @@ LINES = ["The quick brown fox jumped over the lazy dog.", "she likes coffee"]
 LINES += ["zzxq qqzz don't [red] </td> \\input{x}", "wörld 😀 日本語 \u202e evil", "x" * 5000, "one"]
 RANDOM = ("-e", "random")
 ALL = ("--fields", "all")
-PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 def write(lines: list[str] | bytes, name: str = "lines.txt") -> str:
@@ -83,8 +82,6 @@ def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, k
     whole = json.loads(here("self", "she likes coffee", "-f", "jsonl", *options).out)
     assert list(record) == (["schema", "kind", *keys.split()] if keys else list(whole))
     assert record == {key: whole[key] for key in record}
-    got = here("batch", "lines.txt", "--fields", "wights")
-    assert got.code == 2 and "weights" in str(error_of(got.err)["hint"])
 
 
 TWO = b"she likes\nthe cat\n"
@@ -117,7 +114,7 @@ def test_lines_come_from_a_pipe_and_a_reader_that_leaves_is_no_error_but_a_full_
 
 
 def test_a_record_is_there_before_the_next_line_is_and_an_interrupt_leaves_whole_lines():
-    with started("batch", *RANDOM, **PIPES) as process:
+    with started("batch", *RANDOM, stdin=-1, stdout=-1, stderr=-1) as process:
         for text in ("she likes", "the cat"):
             process.stdin.write(f"{text}\n".encode())
             process.stdin.flush()
@@ -149,10 +146,6 @@ def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
     line = ("--kind", "masked", "--without", "a", "--keep-going", "--fields", "key_tokens")
     got = here("batch", write(["b a c", "b c", "a b c"]), *RANDOM, *line)
     assert ["error" in one for one in records(got.out)] == [False, True, False] and got.code == 65
-    write(["a", "\x1b[31m\u202e"])
-    got = here("batch", "lines.txt", "--oov", "error", "--keep-going", "--keep-punctuation")
-    assert "\x1b" not in got.out + got.err and "\u202e" not in got.out + got.err
-    assert got.out.count("\n") == 2
 
 
 BAD_LINES = [("--oov error", 65, "zzxq"), ("--oov skip", 65, "zzxq"), ("-q dog", 2, "cat")]
@@ -181,7 +174,7 @@ WRONG = """
 -p identity --oov model => 2 | -e bogus => 2 | --mask diagonal => 2 | --kind bogus => 2 | -f json => 2 | -f pdf => 2
 -o x.json => 2 | -o x.txt => 2 | --bogus => 2 | -e random -p roles => 65 | -p w.json => 65 | another.txt => 66
 -e ./none.txt => 66 | -p ./none.json => 66 | --mask ./none.txt => 66 | -o none/x.jsonl => 73
--o s3://bucket/x.jsonl => 2 is one file. | - => 2 Standard input (-) cannot be read beside files.
+-o s3://bucket/x.jsonl => 2 is one file. | - => 2 Standard input (-) cannot be read beside files. | --fields wights => 2
 --tidy => 2 --tidy requires a table. | -f tsv --fields weights => 2 --fields does not apply to rows of links.
 --tidy -f csv --steps => 2 --steps does not apply to rows of links. | --force => 2 --force requires -o DIR/
 --engine dask => 2 --engine dask writes a folder of parts. | -o x.jsonl -f csv => 2 x.jsonl cannot hold csv.

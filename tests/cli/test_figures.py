@@ -46,7 +46,6 @@ def test_the_suffix_says_what_is_drawn_and_a_preference_in_a_file_gives_way_wher
 def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_or_layers_that_differ_are_refused():
     assert here(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
     assert ">head 1</text>" in Path("x.svg").read_text()
-    assert "Leave out --head." in refused(*TEXT, "--figure", "heads", "--head", "1", "-o", "x.svg")
     assert here(*TEXT, "--figure", "heads", "--head", "mean", "-o", "x.svg").code == 0
     deep = ["self", "a b", "-p", "roles-deep", "--head", "all", "--figure", "heads", "-o", "x.svg"]
     assert "8 and 12 heads: they do not fit" in refused(*deep, "--layer", "all")

@@ -43,19 +43,15 @@ def test_the_short_help_fits_a_screen_and_has_what_people_use_most_an_example_an
     assert all(one in [known[name] for name in usual] for one in known.values() if one.required)
 
 
-def test_what_people_use_most_is_there_and_is_no_more_than_eight():
+def test_options_have_groups_and_what_people_use_most_is_there_and_no_more_than_eight():
+    """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
+    declared = [one for command in ALL.values() for one in command.params if one.param_type_name == "option"]
+    assert {one.rich_help_panel for one in declared} <= {*GROUPS}
     known = {named(words): options(words) if words else COMMANDS for words in ALL}
     for name, listed in USUAL.items():
         usual = listed.split()
         assert set(usual) <= set(known[name]), name
         assert len(set(usual)) == len(usual) <= MOST_OPTIONS
-
-
-@EVERY
-def test_every_option_has_a_group_of_the_help(words):
-    """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
-    declared = [one for one in ALL[words].params if one.param_type_name == "option"]
-    assert {one.rich_help_panel for one in declared} <= {*GROUPS}
 
 
 @EVERY

@@ -163,7 +163,6 @@ SAID = """
     explain dabca -m gpt2 --head all => This is head 0.; !of layer
     self dabca -m gpt2 --layer all -f code:numpy => 2 one layer
     self dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
-    masked dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout --steps => weights = A1 A0; rollout, from the mean of 2 heads
@@ -218,7 +217,6 @@ def test_both_texts_are_one_sequence_with_their_segments(bert):
     found = pair(bert)
     assert found["query_tokens"] == found["key_tokens"] == TOKENS_A + TOKENS_B
     assert found["query_segments"] == found["key_segments"] == [0] * 5 + [1] * 4
-    assert "A pair in one sequence: text a is tokens 0 to 4, b 5 to 8." in found["notes"]
     typed = record("self", "the cats [SEP] walking home", "-m", bert)
     assert typed["query_tokens"] == found["query_tokens"] and typed["query_segments"] is None
     assert np.abs(np.subtract(typed["weights"], found["weights"])).max() > 0.01  # the second segment counts
