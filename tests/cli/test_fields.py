@@ -12,12 +12,12 @@ from attn_cli import Settings, trace_self
 from attn_cli.settings.output import nodes_of
 from tests.alike import assert_alike
 from tests.cli.tables import pairs
-from tests.schema import SCHEMA
+from tests.schema import COMPLETE, SCHEMA
 from tests.shell import here
 from tests.thorough import like_cases
 
 FITS = jsonschema_rs.validator_for(SCHEMA).is_valid
-FITS_COMPLETE = jsonschema_rs.validator_for({**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]}).is_valid
+FITS_COMPLETE = jsonschema_rs.validator_for(COMPLETE).is_valid
 COMMANDS = {
     name: tuple(
         shlex.split(line.replace("TEXT", "'she likes coffee'").replace("RANDOM", "-e random --dim 2"))

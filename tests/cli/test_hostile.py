@@ -77,10 +77,10 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 
 TEXT = " ".join(HOSTILE)
 TOKENS = [*filter(None, re.split("[^\\S\x1c\x1d\x1e\x1f\x85]+", TEXT))]  # those are no space to a reader
-FORMATS = ["table", "bars", "markdown", "latex", "html", "svg", "csv", "tsv", "json", "jsonl"]
+FORMATS = ["table", "bars", "markdown", "latex", "html", "svg", "csv", "tsv", "json", "jsonl", "explain"]
 
 
-@pytest.mark.parametrize("format", [*FORMATS, "explain"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_hostile_tokens_are_inert_in_every_format_and_in_json_as_they_are(format):
     command = ["explain"] if format == "explain" else ["self", "-f", format]
     args = [*command, "--tokenizer", "whitespace", "-e", "random", "--color", "always"]

@@ -147,7 +147,6 @@ SAID = """
     explain dabca -m gpt2 => Next: attn explain TEXT -m DIR -q 2; !attn cross
     explain dabca -m gpt2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     explain dabca -m gpt2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
-    explain dabca -m gpt2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     self dabca -m gpt2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
     explain dabca -m gpt2 --layer 0 => it is made of its token and its place
     explain "the cat" -m bert --layer 0 => it is made of its token, its place and its segment

@@ -3,26 +3,19 @@
 import json
 
 import pytest
-import typer.main
 
-from attn_cli import AttnError, Settings, trace_masked, trace_self
-from attn_cli.cli import app
+from attn_cli import AttnError, Settings, trace_masked
 from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.inputs.matrices import given_from
-from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS, bundled as bundled_model
-from attn_cli.render.formats import formats, render
 from attn_cli.render.ramps import DARK, LIGHT
-from attn_cli.settings import MOST_GUESSED, ROLES_HEADS, View
+from attn_cli.settings import MOST_GUESSED, ROLES_HEADS
 from attn_cli.settings.output import PALETTES
 from tests.alike import assert_alike
+from tests.docs import commands
 from tests.shell import here, refused
-
-
-def command(name: str):
-    return typer.main.get_command(app._app()).get_command(None, name)
 
 
 def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_command_line():
@@ -39,7 +32,7 @@ def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_ever
     monkeypatch.setitem(MASKS, "everything", MASKS["none"])
     assert Settings(score="double", mask="everything").score == "double"
     assert given_from({"X": [[1.0]], "score": "double"}, "given").score == "double"
-    options = {option.name: option for option in command("self").params}
+    options = {option.name: option for option in commands()["self",].params}
     assert "double" in options["score"].type.choices and "double is a name" in options["score"].help
     assert "everything" in options["mask"].help
     (at / "attn.toml").write_text('score = "double"')
@@ -54,9 +47,6 @@ def test_the_heads_and_palettes_that_are_offered_are_those_that_there_are():
     assert list(ROLES_HEADS) == list(names)
     assert names == [name for name, one in RELATIONS.items() if not one.of_passages]
     assert set(PALETTES) == {*DARK, *LIGHT}
-    trace = trace_self("a b", Settings(embedding="random"))
-    for name in {*formats()} - {"npy", "parquet"}:
-        assert render(trace, View(format=name), Terminal())
 
 
 @pytest.mark.parametrize("n", [MOST_GUESSED, MOST_GUESSED + 1])

@@ -39,12 +39,10 @@ def test_standard_output_by_name_is_standard_output_and_a_named_pipe_is_written_
     assert json.loads(shell("attn self 'a b' -f json -o /dev/fd/3 3>&1 >&2 | cat").out)["kind"] == "self"
     said = "attn: A page is for a browser. Write it to a file: -o page.html\n"
     assert terminal("self", "a b", "-f", "page") == (2, said, "") and os.listdir() == []
-    Path("log.txt").write_text("yesterday\n")
-    assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
-    assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out
-    Path("log.txt").write_text("yesterday\n")
-    assert shell("attn self 'a b' -f csv -o /dev/stderr 2>> log.txt").code == 0
-    assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b", "-f", "csv").out
+    for form, place in (("table", "/dev/stdout >>"), ("csv", "/dev/stderr 2>>")):
+        Path("log.txt").write_text("yesterday\n")
+        assert shell(f"attn self 'a b' -f {form} -o {place} log.txt").code == 0
+        assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b", "-f", form).out
     line = "mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait"
     assert shell(line).code == 0
     assert Path("copy.json").read_text() == attn("self", "a b", "-f", "json").out
