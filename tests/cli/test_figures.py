@@ -34,6 +34,7 @@ def test_the_suffix_says_what_is_drawn_and_a_preference_in_a_file_gives_way_wher
     for name, start in (("x.png", b"\x89PNG"), ("X.PDF", b"%PDF"), ("x.svg", b"<svg")):
         assert here(*TEXT, "-o", name) == (0, "", "")
         assert Path(name).read_bytes().startswith(start)
+    assert here("explain", "the cat sat", "--figure", "steps", "-o", "z.png") == (0, "", "")
     assert here(*TEXT, "--figure", "links", "-o", "y.svg") == (0, "", "")
     assert b"<!DOCTYPE svg" in Path("y.svg").read_bytes()
     Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')

@@ -1,4 +1,4 @@
-"""What is stated in two places agrees: choices, formats, palettes, and what is shown when nothing is asked."""
+"""What is stated in two places agrees: choices, heads, palettes, and what a long text is shown with."""
 
 import json
 
