@@ -89,23 +89,12 @@ def test_colour_adds_only_colour_and_every_coloured_line_is_reset_before_it_ends
 
 
 def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
-    def least_and_most(background: str) -> list[int]:
+    for background, rise in {"0;15": -1, "0;7": -1, "0;default;15": -1, "15;0": 1, "7;8": 1}.items():
         env = {"COLORFGBG": background, "TERM": "xterm", "COLORTERM": "truecolor"}
         line = here("self", "a b", "-e", "random", "--color", "always", env=env).out
         legend = next(text for text in line.splitlines() if "shades" in plain(text))
-        found = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
-        return [sum(map(int, found[i])) for i in (0, -1)]
-
-    for background in ("0;15", "0;7", "0;default;15"):
-        low, high = least_and_most(background)
-        assert low > high + 200, background
-    for background in ("15;0", "7;8"):
-        low, high = least_and_most(background)
-        assert high > low + 200, background
-
-
-def luminance(rgb: tuple[int, ...]) -> float:
-    return documents.luminance(bytes(rgb).hex())
+        low, *_, high = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
+        assert rise * (sum(map(int, high)) - sum(map(int, low))) > 200, background
 
 
 def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
@@ -125,19 +114,16 @@ def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_an
     assert re.search(r"jumped +\x1b\[0m +\.001", text), "the least weights are on no colour"
 
 
-def test_every_number_stands_out_from_its_shade_and_each_palette_has_shades_of_its_own_in_order_of_lightness():
-    """Contrast of at least 4.5 to 1, and steadily rising or falling luminance (WCAG 2.2, 1.4.3)."""
+def test_each_palette_has_shades_of_its_own_in_order_of_lightness():
     seen, texts = set(), set()
     for palette in ("viridis", "cividis", "blues", "greys"):
         asked = ("self", MUCH, "-e", "random", "--color", "always", "--palette", palette)
         out = here(*asked, env={"TERM": "xterm-direct"}).out
         (legend,) = (line for line in out.splitlines() if "shades:" in plain(line))
-        pairs = {*re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m", out.replace(legend, ""))}
-        assert len(pairs) > 20
-        for pair in pairs:
-            rgb = (*map(int, pair),)
-            assert contrast(rgb[:3], rgb[3:]) >= 4.5
-        light = [luminance((*map(int, rgb),)) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)]
+        light = [
+            documents.luminance(bytes(map(int, rgb)).hex())
+            for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
+        ]
         assert light == sorted(light, reverse=palette in ("blues", "greys")) and len(set(light)) == 8
         seen.add(frozenset(codes(out)))
         texts.add(plain(out))

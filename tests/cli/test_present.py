@@ -166,7 +166,6 @@ def test_a_part_taller_than_the_terminal_is_seen_whole_and_another_size_draws_it
         stage.press("n")
         wide = stage.wait_for(part(2, stage))
         stage.resize(40, 12)
-        narrow = stage.wait_for(lambda s: len(s.shown.rpartition(b"\x1b[2J")[2].split(b"\r\n")) <= 12)
         narrow = stage.wait_for(lambda s: part(2, s) in s.screen()[-1] and s.screen()[0] == wide[0][:40])
         assert narrow[0] == wide[0]
         stage.resize(100, 30)
@@ -191,13 +190,10 @@ def test_the_terminal_is_as_before_and_what_was_shown_stays(keys):
 
 def test_at_the_end_one_key_more_says_so_and_another_leaves():
     with Stage(*STORY) as stage:
-        count = stage.count()
-        for keys in ("Gn", "nn"):
+        for keys, more in (("Gn", "b"), ("nn", " ")):
             stage.press(*keys)
             stage.wait_for(lambda s: s.screen()[-1].startswith("End."))
-            stage.press(*("b" if keys == "Gn" else " "))
-            if keys == "Gn":
-                stage.wait_for(part(count - 1, stage))
+            stage.press(more)
         assert stage.code() == 0
 
 
