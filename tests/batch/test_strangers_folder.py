@@ -4,7 +4,6 @@ import contextlib
 import copy
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -112,31 +111,19 @@ def with_parts(about: Any, numbers: Sequence[int]) -> Any:
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
 ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
-FILE_NAMES = [
-    *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
-    *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
-    *("PART-00001.JSONL", "part-00001.parquet", "part-00001.jsonl.gz", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
-    *("part-00001.jsonl ", "manifest.json", ".run", "CON", "NUL.jsonl", "x" * 5000, "\ud800"),
-]  # fmt: skip
 OF_KEYS = {  # more of what may stand at a key
-    "file": FILE_NAMES,
-    "first": (-49, 50, 52, 101, 151),
-    "lines": (49, 51, 80, LINES - 1, LINES + 1),
-    "refused": (51,),
-    "blake2b": ("", "00", "G" * 32, "A" * 32, "0" * 31, "0" * 33),
-}
+    "file": ("../beside", "./part-00001.jsonl", "part-00001.jsonl\n", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
+    "first": (-49, 50, 52, 101, 151), "lines": (49, 51, 80, LINES - 1, LINES + 1),
+    "blake2b": ("G" * 32, "A" * 32, "0" * 31, "0" * 33),
+}  # fmt: skip
 VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", [], [[]], [{}], {}, {"a": 1}]')
 VALUES += [10**30]
 MISSING = object()
 # One of each kind; all others are tried in the manifest alone.
 WRONG: list[tuple[str, Place, object]] = [
-    (ENTRY.format(1), ("parts", 1, "file"), "../beside"),
-    (ENTRY.format(2), ("parts", 2, "more"), 1),
-    (ENTRY.format(2), ("parts", 2, "lines"), SIZE),
-    ("its counts are not those", ("lines",), LINES + 1),
-    (NO_MANIFEST, ("more",), 1),
-    (OTHER_RUN, ("input", "bytes"), 5),
-    (OTHER_RUN, ("run", "files", "x"), "00"),
+    *((ENTRY.format(2), ("parts", 2, "more"), 1), (ENTRY.format(2), ("parts", 2, "lines"), SIZE)),
+    *(("its counts are not those", ("lines",), LINES + 1), (NO_MANIFEST, ("more",), 1)),
+    *((OTHER_RUN, ("input", "bytes"), 5), (OTHER_RUN, ("run", "files", "x"), "00")),
     (OTHER_RUN, ("run", "settings"), {f"{n}" * 900: n for n in range(999)}),
     (OTHER_RUN, ("run", "\x1b[31mred\n"), 1),
 ]
@@ -145,9 +132,8 @@ PARTS = [
     *(("names 2 of 3 parts", (1, 2)), ("names 2 of 3 parts", (0, 2)), ("names 0 of 3 parts", ())),
 ]
 TEXTS = [
-    *(b"", b"{", b'{"schema": "\xff"}', '{"schema": "attn-batch/1"}'.encode("utf-16")),
-    *(b"null", b"true", b"0", b"-1.5", b'"x"', b"[]", b"{}", b"NaN", b"[{}]", b"[" * 1000, b"[" * 900_000),
-    *(b"9" * 9000, b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}", b" " * (1 << 23)),
+    *(b"", b"{", b'{"schema": "\xff"}', b"null", b"0", b'"x"', b"[]", b"{}", b"NaN", b"[" * 1000),
+    *(b"[" * 900_000, b"9" * 9000, b" " * (1 << 23), b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 801),
 ]
 
 
@@ -193,33 +179,20 @@ def read(about: Any, like: Any) -> manifests.Manifest:
     return manifests.read_manifest(text, "out/", like["input"], like["run"], LINES)
 
 
-def check(found: manifests.Manifest) -> None:
-    """Compare what was believed with what is so: every part is the input's, and complete is complete."""
-    for number, part in found.parts.items():
-        size = min(SIZE, LINES - number * SIZE)
-        right = (number, HONEST[number], 1 + number * SIZE, size)
-        assert (part.number, part.file, part.first, part.lines) == right and 0 <= part.refused <= size
-        assert type(part.bytes) is type(part.refused) is int and part.bytes >= 0
-        assert re.fullmatch("[0-9a-f]{32}", part.blake2b)
-    assert list(found.parts) == sorted(found.parts)
-    assert not found.complete or len(found.parts) == len(HONEST)
-
-
 def test_every_value_of_every_kind_at_every_key_is_refused_or_harmless(honest):
     like = json.loads(honest["manifest.json"])
     assert read(like, like).complete
-    believed = []
+    believed = set()
     for path in places(like):
         for value in (*VALUES, *OF_KEYS.get(path[-1], ()), MISSING):
             about = changed(like, path, value)
             if json.dumps(about) == json.dumps(like):
                 continue
             with contextlib.suppress(InputError):
-                check(read(about, like))
-                believed.append((path, value))
+                read(about, like)
+                believed.add(f"{path[-1]} {value}")
     # What may differ: that all is there, and how long a part is, which is compared with the file itself.
-    assert {path[-1] for path, _ in believed} <= {"complete", "bytes"}
-    assert believed.count((("complete",), False)) == 1
+    assert believed == {"complete False", "bytes 0", "bytes 1", f"bytes {10**30}"}
     assert read(changed(like, ("complete",), False), like).lines == LINES
 
 
@@ -345,13 +318,8 @@ def test_an_input_that_a_part_would_replace_is_refused_and_one_with_its_name_els
 
 
 def test_unfinished_files_that_are_no_files_are_left_alone(honest):
-    kinds = {
-        ".part-00001.jsonl.deadbeef.part": link("../beside"),
-        ".part-00001.jsonl.deadbeee.part": os.mkfifo,
-        ".manifest.json.deadbeef.part": Path.mkdir,
-        ".part-00000.jsonl.deadbeef.part": link("/dev/zero"),
-    }
-    for name, make in kinds.items():
+    kinds = [f".part-0000{n}.jsonl.deadbeef.part" for n in range(3)]
+    for name, make in zip(kinds, (link("../beside"), os.mkfifo, Path.mkdir), strict=True):
         make(Path("out", name))
     Path("out/part-00001.jsonl").unlink()
     assert batch().code == 0 and batch("--engine", "dask").code == 0
