@@ -135,8 +135,8 @@ def folder(at, tokenizers):
 
 
 OF_MODEL = """
-    all | all --layer 0 --head mean | query_tokens,weights,summary -t 0.5 --mask none | weights --head rollout
-    weights --layer all | all -q a
+all | all --layer 0 --head mean | query_tokens,weights,summary -t 0.5 --mask none | weights --head rollout
+weights --layer all | all -q a
 """
 
 
@@ -157,8 +157,7 @@ def test_a_line_through_a_model_has_the_numbers_that_it_has_by_itself(fields, fo
 
 def test_lines_through_a_pipe_are_computed_one_by_one(folder):
     """However they arrive, so that their bytes do not depend on it."""
-    text = Path("lines.txt").read_text()
-    piped = attn("batch", "-m", folder, input=text)
+    piped = attn("batch", "-m", folder, input=Path("lines.txt").read_text())
     for line, record in zip(letters(40), piped.out.splitlines(), strict=True):
-        fields = ("--fields", "query_tokens,key_tokens,weights,summary")
-        assert json.loads(record) == json.loads(here("self", line, "-m", folder, "-f", "jsonl", *fields).out)
+        options = ("-m", folder, "-f", "jsonl", "--fields", FIELDS[1])
+        assert json.loads(record) == json.loads(here("self", line, *options).out)
