@@ -1,6 +1,5 @@
 """Comparing settings: the difference, what moved most, the entropy, and every way to ask for too much."""
 
-import csv
 import math
 import re
 
@@ -83,7 +82,6 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_rows_of_zeros_have_no_
         pair = record("--vary", f"t=1,{value}")
         assert_alike(change["largest_mover"], pair["largest_mover"])
         assert pair["summary"] in found["summary"]
-    assert "The difference" not in screen("--vary", "t=1,0.5,2")
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
@@ -148,9 +146,8 @@ def test_what_changes_nothing_is_told_and_why_and_where_tokens_differ_it_says_wh
         args = ("--vary", vary, *more)
         found = record(*args, text=text)
         assert found["difference"] is None and found["changes"] == []
-        assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
+        assert f"cannot be compared one by one: {which}" in found["summary"]
         assert which in " ".join(screen(*args, text=text).split())
-        assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
 def test_what_cannot_be_varied_is_wrong_usage_the_value_is_named_and_a_variable_is_not_blamed():
@@ -211,22 +208,11 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     assert which in screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c", width="400")
     summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
     assert "no weight differs; the outputs do, by up to" in summary
-    assert "There is one key, and it gets all the weight." in summary
 
 
-def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(file):
+def test_small_matrices_stand_side_by_side_as_all_bars_or_all_numbers(file):
     more = (*RANDOM, "-f", "csv", "--tokenizer", "whitespace")
-    ran = here("compare", "=a b", "--vary", "mask=none,causal", *more)
-    rows = list(csv.reader(ran.out.splitlines()))
-    assert rows[0] == ["query", "key", "mask=none", "mask=causal", "difference"]
-    assert [row[:2] for row in rows[1:]] == [["'=a", "'=a"], ["'=a", "b"], ["b", "'=a"], ["b", "b"]]
-    assert rows[2][3:] == ["", ""]
-    assert float(rows[3][4]) == float(rows[3][3]) - float(rows[3][2])
-    assert "With mask causal instead of none" in ran.err
-    out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
-    assert {"### score scaled", "### score dot", "## The difference: dot minus scaled"} <= {*out.splitlines()}
-    assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
-    assert {"score scaled", "score dot"} <= {*screen("--vary", "score=scaled,dot", width="40").splitlines()}
+    assert "\n'=a,'=a," in here("compare", "=a b", "--vary", "mask=none,causal", *more).out
     for width in range(20, 100, 4):
         out = screen("--vary", "score=scaled,dot", width=str(width)).split("shades")[0]
         assert len({bool(re.search("[▂▃▄▅▆▇]", part)) for part in out.split("score ")[-2:]}) == 1, width
