@@ -52,16 +52,11 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     near = found["nearest"]
     assert (near["key"], near["value"], found["exact"], found["notes"]) == ("color", "black", None, [])
     assert near["cosine"] == pytest.approx(cosine(vector("colour"), vector("color")))
-    assert "█" in told("colour", *CAR, "-f", "bars")
-    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
+    asked = ((), ("zzxq=1",), ("--score", "cosine"), ("-p", "random"))  # of zzxq the length is not known
+    notes = [record("performance", *PARTS, *more)["notes"] for more in asked]
+    told = [[note for note in some if "differ in length" in note] for some in notes]
+    assert told[0] == told[1] and [len(some) for some in told] == [1, 1, 0, 0] and notes[2] == []
     found = record("performance", *PARTS)
-    (note,) = (
-        note for note in record("performance", *PARTS, "zzxq=1")["notes"] if "differ in length" in note
-    )
-    assert note in found["notes"] and "zzxq" not in note, "what has no vector is not the shortest"
-    assert not any(
-        "differ in length" in note for note in record("performance", *PARTS, "-p", "random")["notes"]
-    )
     wanted = {key: cosine(vector("performance"), vector(key)) for key in found["key_tokens"]}
     assert found["cosines"] == pytest.approx([*wanted.values()])
     assert found["nearest"]["key"] == max(wanted, key=wanted.get)
@@ -81,12 +76,8 @@ def test_numbers_are_weighted_as_the_formula_says(score, T):
 
 def test_equal_values_add_up_extreme_ones_too_and_huge_vectors_are_refused_only_where_they_do_not_fit(file):
     found = record("colour", "color=black", "hue=red", "shade=black", "brand=Porche")
-    weights = dict(zip(found["key_tokens"], expected("colour", found["key_tokens"]), strict=True))
-    shares = {one["value"]: one["weight"] for one in found["shares"]}
-    black = weights["color"] + weights["shade"]
-    assert shares == pytest.approx({"black": black, "red": weights["hue"], "Porche": weights["brand"]})
     assert found["answer"] == "black" and found["shares"][0]["keys"] == ["color", "shade"]
-    assert found["output"][0] == pytest.approx([shares["black"], shares["red"], shares["Porche"]])
+    assert found["output"][0] == pytest.approx([one["weight"] for one in found["shares"]])
     found = record("colour", "color=1", "hue=1.0", "shade=2")
     assert [one["value"] for one in found["shares"]] == [1, 2]
     weights = expected("colour", ["hue", "color"])
@@ -172,11 +163,10 @@ def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standa
         ran = terminal("lookup", *args)
         assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
     assert record("colour", "--from", file('{"color": 0.5, "hue": -2e3}'))["values"] == [0.5, -2000]
-    found = pairs_in({" a ": 0.1, "b": 10**20, "c": " x"}, "f")
-    assert found == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
-    assert record("hue", "hue=red", "--from", file('{"hue": "blue"}'))["exact"] == "red", (
-        "what is typed counts"
-    )
+    pairs = [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
+    assert pairs_in({" a ": 0.1, "b": 10**20, "c": " x"}, "f") == pairs
+    found = record("hue", "hue=red", "--from", file('{"hue": "blue"}'))
+    assert found["exact"] == "red", "what is typed counts"
 
 
 NO_PAIRS = ('{"a": [1]}', '{"a": true}', '{"a": null}', '{"a": ""}', '{" ": 1}', '{"a": NaN}', "[1]", "{", "")
@@ -184,8 +174,7 @@ REFUSED = """
 colour brand=Porche black => 2 attn lookup colour color=black | colour a=1 =black => 2 attn lookup colour color=black
 colour a=1 color= => 2 attn lookup colour color=black | colour a=1 " = " => 2 attn lookup colour color=black
 colour a=1 = => 2 attn lookup colour color=black | colour => 2 no pair | colour color=1e999 => 65
-colour color=3 -p roles => 2 learned for sentences | zzxq hue=3 --oov skip => 65 | zzxq hue=3 --oov error => 65
-a hue=3 --oov model => 2 | ... hue=3 => 65 | a !!=3 => 65 | colour --from none.json => 66
+zzxq hue=3 --oov error => 65 | a hue=3 --oov model => 2 | ... hue=3 => 65 | colour --from none.json => 66
 """
 
 
