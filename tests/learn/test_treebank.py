@@ -70,25 +70,20 @@ def test_the_same_sentences_come_out_of_every_wrapping(name, text, read):
 
 
 # a name: the text, and the line that is to be named (None where the whole file is to blame)
+WRONG = ("", "_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)  # governors of the second of two words
 MALFORMED = {
     "nine columns": ("".join([ROWS[0], ROWS[1].replace("\t_\n", "\n"), *ROWS[2:]]), 2),
     "eleven columns": ("".join([*ROWS[:3], ROWS[3].replace("\n", "\tx\n"), "\n"]), 4),
-    "spaces for tabs": (ROWS[0].replace("\t", " ") + "\n", 1),
-    "plain words": ("The cat sleeps.\n", 1),
     "numbers from 2": ("# c\n" + columns("2"), 2),
     "an empty word": (columns("1") + columns("2", word=""), 2),
-    "an empty governor": (columns("1", governor="") + "\n" + TEXT, 1),
     "too many words": ("".join(columns(str(i)) for i in range(1, MOST_WORDS + 2)), MOST_WORDS + 1),
-    "nothing": ("", None),
-    "blank lines": ("\n \n\n", None),
-    "comments alone": ("# text\n\n# more\n", None),
+    "comments alone": ("# text\n\n \n# more\n", None),
     "empty rows alone": (columns("1.1") + "\n", None),
-    **{f"number {n!r} at first": (columns(n) + columns("1"), 1) for n in ("0", "one", "", "1-", "-", ".")},
-    **{f"number {n!r} after 1": (columns("1") + columns(n), 2) for n in ("3", "1", "a-b", "1.x", "\ufeff2")},
     **{
-        f"governor {n[:9]!r} of 2": (columns("1") + columns("2", governor=n) + "\n", 2)
-        for n in ("_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)
+        f"number {n!r}": (columns("1") + columns(n), 2)
+        for n in ("3", "1", "a-b", "1.x", "\ufeff2", "", "1-", ".")
     },
+    **{f"governor {n[:9]!r}": (columns("1") + columns("2", governor=n) + "\n", 2) for n in WRONG},
 }
 
 
@@ -106,10 +101,8 @@ LONG = packed(TEXT.encode() * 50)
 NONSENSE = {
     "short.gz": LONG[:60], "damaged.gz": LONG[:20] + bytes(9) + LONG[29:],
     "short.xz": lzma.compress(TEXT.encode() * 50)[:-30], "utf-16.conllu": TEXT.encode("utf-16"),
-    "zeros": bytes(1 << 20), "every-byte": bytes(range(256)) * 40, "a-line-of-5-MB": b"x" * (5 << 20),
-    "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(), "a-bomb-of-zeros.gz": packed(bytes(1 << 20)) * 64,
-    "5-MB-of-words-in-one-column": columns("1", "x y " * (5 << 18)).encode(),
-    "noise": random.Random(0).randbytes(1 << 18),
+    "a-line-of-5-MB": b"x" * (5 << 20), "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(),
+    "a-bomb-of-zeros.gz": packed(bytes(1 << 20)) * 64, "noise": random.Random(0).randbytes(1 << 18),
 }  # fmt: skip
 
 
@@ -204,6 +197,5 @@ def test_a_malformed_record_is_refused_with_its_line(tmp_path):
         *((SHE | {"antecedents": [[0, 12]]}, "antecedents"), (SHE | {"antecedents": [[0]]}, "antecedents")),
         *((SHE | {"antecedents": 3}, "antecedents"), (SHE | {"candidates": [["a", "b"]]}, "candidates")),
     ):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError, match=f"line 2: .*{said}"):
             passages(tmp_path, HIM, record)
-        assert "line 2" in refused.value.message and said in refused.value.message
