@@ -1,6 +1,7 @@
 """A Dask cluster: the same bytes as one machine, whoever dies; runs go on from one engine to the other."""
 
 import gzip
+import importlib.util
 import json
 import os
 import signal
@@ -17,13 +18,17 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import cluster, scheduler
-from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records, write as write_lines
+from tests.batch.folders import content, ended, manifest, records, write as write_lines
 from tests.batch.test_workers import running as alive
 from tests.machines import Machines, workers_of
 from tests.shell import Ran, attn, here, refused, started, wait_for
 from tests.thorough import takes_long
 
-pytestmark = NEEDS_DASK
+HAS_DASK = importlib.util.find_spec("distributed") is not None or os.environ.get("ATTN_REQUIRE_DASK")
+pytestmark = [
+    pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask"),
+    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
+]
 Answer = Callable[[socket.socket], object]
 ON_DASK = ("--engine", "dask", "--workers", "2")
 
@@ -54,18 +59,13 @@ def once(is_so: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]
         done.result()
 
 
-def inputs() -> list[str]:
-    """Write files of several kinds, with bad lines among good ones; return their names."""
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet", "npz"])
+def test_a_cluster_writes_the_same_bytes_as_one_machine(form, at, machines):
     write_lines(700, "a.txt")
     Path("b.txt").write_bytes(b"\xef\xbb\xbfshe likes coffee\r\n...\r\n" + b"a b\r\n" * 900 + b"the last one")
     Path("c.txt.gz").write_bytes(gzip.compress(b"the cat sat\n" * 600 + b"\n" + b"on the mat\n" * 300))
     Path("d.txt").write_bytes(b"x" * 1_100_000 + b"\nshe likes tea\n")
-    return ["a.txt", "[bc].txt*", "d.txt"]
-
-
-@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet", "npz"])
-def test_a_cluster_writes_the_same_bytes_as_one_machine(form, at, machines):
-    options = (*inputs(), "-f", form, "--keep-going")
+    options = ("a.txt", "[bc].txt*", "d.txt", "-f", form, "--keep-going")
     one = here("batch", *options, "-o", "one/", "--workers", "1")
     many = on(machines, *options, "-o", "many/")
     assert one.code == 65 and "3 of 2,506 lines were refused" in one.err
