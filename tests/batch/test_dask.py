@@ -191,7 +191,6 @@ at_address = partial(here, "batch", *USUAL)
 
 
 def error(got: Ran, code: int = 2) -> str:
-    """Return the message and the hint of the one line of an error."""
     assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
     found = json.loads(got.err)["error"]
     return f"{found['message']} {found['hint']}"

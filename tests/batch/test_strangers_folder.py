@@ -73,7 +73,6 @@ def honest(at) -> dict[str, bytes]:
 
 
 def tree() -> dict[str, tuple[int, int, int]]:
-    """Return what lies in the folder, without opening any of it."""
     about = {path.name: path.lstat() for path in Path("out").iterdir()}
     return {name: (one.st_mode, one.st_ino, one.st_mtime_ns) for name, one in about.items()}
 
@@ -138,7 +137,6 @@ TEXTS = [
 
 
 def wrong_manifests(like: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield manifests that cannot be right, and what is said of each."""
     yield from (("manifest.json", text) for text in TEXTS)
     made = [(said, changed(like, path, value)) for said, path, value in WRONG]
     made += [(said, with_parts(like, numbers)) for said, numbers in PARTS]
@@ -166,7 +164,6 @@ def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(hones
 
 
 def places(about: Any, path: Place = ()) -> Iterator[Place]:
-    """Yield the path of every value in a manifest."""
     if path:
         yield path
     of = about.items() if isinstance(about, dict) else enumerate(about) if isinstance(about, list) else ()

@@ -87,7 +87,6 @@ def store(at, small, monkeypatch) -> Iterator[Any]:
 
 
 def fetched(system: Any, folder: str) -> dict[str, bytes]:
-    """Return what lies in a folder of the store."""
     system.invalidate_cache()
     return {path.rpartition("/")[2]: system.cat_file(path) for path in system.ls(folder, detail=False)}
 

@@ -27,6 +27,7 @@ from attn_cli.settings.training import ModelTraining as TrainSettings
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.spelling import features
 from tests import shell
+from tests.cli.tables import told as cases
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, surroundings
 from tests.small_models import table, write
@@ -306,36 +307,29 @@ def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(li
     assert set(os.listdir(little)) == {VECTOR_FILE, *train[:2], *train[3::2]}
 
 
-WRONG = {  # by code, what is named: what is asked for, where . is train.conllu
-    2: {
-        "friend": ". --relations=subject,friend", "Subject": ". --relations=Subject", "--rate": ". --rate nan",
-        "subject": ". --relations=head,subject,subject", "--relations": ". --relations=subject,; . --relations=",
-        "safetensors": ". -o model.json; . -o model", "nobody": ". -e nobody", "random": ". -e random",
-        "--balance": ". --balance 2,3; . --balance 101; . --balance object=x; . --balance Object=1; . --balance nan",
-        "--dev": ". dev.conllu --dev copy.conllu; dev.conllu --dev copy.conllu",
-    },
-    66: {
-        "missing.conllu": "missing.conllu; . missing.conllu; . --dev missing.conllu",
-        "missing.txt": ". -e missing.txt", ".": "./",
-    },
-    65: {"": "long.conllu", "bad.conllu": ". bad.conllu"},  # of sentences too long to learn from alone; of none
-    73: {
-        "nowhere": ". -o nowhere/m.safetensors", "folder.safetensors": ". -o folder.safetensors",
-        "train.conllu": ". -o train.conllu/m.safetensors", "xxx": f". -o {'x' * 300}.safetensors",
-    },
-}  # fmt: skip
+WRONG = f"""
+. --relations=subject,friend => 2 friend | . --relations=Subject => 2 Subject | . --relations= => 2 --relations
+. --relations=head,subject,subject => 2 subject | . --relations=subject, => 2 --relations | . --rate nan => 2 --rate
+. -o model.json => 2 safetensors | . -o model => 2 safetensors | . -e nobody => 2 nobody | . -e random => 2 random
+. --balance 2,3 => 2 --balance | . --balance 101 => 2 --balance | . --balance object=x => 2 --balance
+. --balance Object=1 => 2 --balance | . --balance nan => 2 --balance | . dev.conllu --dev copy.conllu => 2 --dev
+dev.conllu --dev copy.conllu => 2 --dev | missing.conllu => 66 missing.conllu | ./ => 66 . | long.conllu => 65
+. missing.conllu => 66 missing.conllu | . --dev missing.conllu => 66 missing.conllu | . bad.conllu => 65 bad.conllu
+. -e missing.txt => 66 missing.txt | . -o nowhere/m.safetensors => 73 nowhere | . -o {"x" * 300}.safetensors => 73 xxx
+. -o folder.safetensors => 73 folder.safetensors | . -o train.conllu/m.safetensors => 73 train.conllu
+"""
 
 
-@pytest.mark.parametrize(("code", "named"), [(code, named) for code in WRONG for named in WRONG[code]])
-def test_what_is_wrong_is_refused_before_the_work(code, named, little, at):
+def test_what_is_wrong_is_refused_before_the_work(little, at):
     (little / "folder.safetensors").mkdir()
     (little / "bad.conllu").write_text("plain words\n")
     (little / "copy.conllu").write_bytes((little / "dev.conllu").read_bytes())
     (little / "long.conllu").write_text(conllu(" ".join(["x/X/0/root", *["y/X/1/dep"] * 100])))
     before = set(os.listdir(little))
-    for args in WRONG[code][named].split("; "):
-        words = ["train.conllu" if word == "." else word for word in args.split()]
-        said = shell.refused("learn", "train", *OPTIONS, "-o", "m.safetensors", *words, code=code)
+    for line, end in cases(WRONG):
+        code, _, named = end.partition(" ")
+        words = ["train.conllu" if word == "." else word for word in line]
+        said = shell.refused("learn", "train", *OPTIONS, "-o", "m.safetensors", *words, code=int(code))
         assert named in said.partition("Choose")[0] and "epoch" not in said
         assert set(os.listdir(little)) == before
 

@@ -133,7 +133,6 @@ def test_a_head_that_looks_at_itself_has_no_precision_and_one_without_links_no_a
 
 @pytest.fixture
 def files(at):
-    """A folder with a model, its vectors and a treebank."""
     model(at, ["relations", "possessor", "subject"])
     (at / "v.txt").write_text(models.typed(models.table()))
     (at / "bank.conllu").write_text(conllu(*BANK))

@@ -23,8 +23,6 @@ packed = partial(compress, mtime=0)  # the same tests for each worker
 
 @pytest.fixture
 def read(tmp_path):
-    """Write a treebank and read it."""
-
     def write_and_read(data, name="bank.conllu"):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
         return read_treebank(str(tmp_path / name))

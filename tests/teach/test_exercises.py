@@ -62,11 +62,6 @@ def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_nu
     for seed in range(2):
         made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
         assert len(made) == 1
-    for one in many:
-        X, *W = (np.array(matrix) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
-        Q, K, V = (X @ matrix for matrix in W)
-        for matrix in (X, Q, K, V, Q @ K.T, Q.T, K.T, V.T):  # no row or column is zero, or there twice
-            assert len({tuple(row) for row in matrix.tolist()}) == len(matrix) and matrix.any(axis=1).all()
     # What a seed draws may change, and the changelog says so then: these are checksums of what attn 1.0 draws.
     chosen = [*many[:12], *many[len(SEEDS) :], make(1, 4, 2), make(2, 4, 2)]
     effect = [effects.make(topic, seed).inputs for topic in TOPICS for seed in (4, 5, 8, 14, 15)]

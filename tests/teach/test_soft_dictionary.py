@@ -25,7 +25,6 @@ record, told, refused = (partial(one, "lookup") for one in (shell.record, shell.
 
 
 def vector(phrase):
-    """The mean of the words' bundled vectors."""
     found = look_up_all(phrase.split(), open_table("word2vec"))
     return np.mean([found[word][1] for word in phrase.split()], axis=0, dtype=float)
 

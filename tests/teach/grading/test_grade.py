@@ -54,7 +54,6 @@ def check(*args, **env):
 
 
 def told(*args):
-    """The one record that `attn check ARGS -f json` prints."""
     ran = check(*args, "-f", "json")
     assert ran.code in (0, 1) and ran.err == ""
     record = json.loads(ran.out)
@@ -64,7 +63,6 @@ def told(*args):
 
 
 def judged(*args, **answer):
-    """The record of one answer, of these steps."""
     return told(save("a.json", **answer), *args)
 
 
