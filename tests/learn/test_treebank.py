@@ -34,13 +34,7 @@ def columns(number, word="Dogs", governor="0"):
     return "\t".join([number, word, "_", "NOUN", "_", "_", governor, "root", "_", "_"]) + "\n"
 
 
-def test_a_sentence_is_its_words_governors_relations_and_tags_whatever_stands_between_tabs(read):
-    (cat, dogs) = read(TEXT)
-    assert cat.words == ("The", "cat", "sleeps", ".")
-    assert cat.governors == (1, 2, -1, 2), "counted from 0, the root's is -1"
-    assert cat.relations == ("det", "nsubj", "root", "punct")
-    assert cat.tags == ("DET", "NOUN", "VERB", "PUNCT")
-    assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
+def test_a_sentence_is_its_words_and_governors_whatever_stands_between_tabs(read):
     rows = ["0.1 so _", "1 I 4", "2-3 can't _", "2 ca 4", "3 n't 4", "4 swim 0", "4.1 swum _", "4.12 swam _"]
     (found,) = read("".join(columns(*row.split()) for row in rows))
     assert (found.words, found.governors) == (("I", "ca", "n't", "swim"), (3, 3, 3, -1))

@@ -40,7 +40,7 @@ def expected(query, keys, score="scaled", T=1.0):
     return softmax(np.array([by.get(score, lambda k: cosine(q, k))(k) / T for k in rows]))
 
 
-def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_largest_cosine():
+def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_largest_cosine(file):
     python = dict(pair.split("=") for pair in CAR)
     for query in ("color", "colour", "Color", "brand", "bran"):
         assert record(query, *CAR)["exact"] == python.get(query)
@@ -59,6 +59,13 @@ def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_large
     # Of those with one cosine the one that equals the query, else the first.
     for query, key in (("shade", "hue"), ("Hue", "Hue")):
         assert record(query, "hue=3", "Hue=2")["nearest"]["key"] == key
+    found = record("q", "near=1", "long=2", "-e", file("q 1 0\nnear 1 0.1\nlong 9 9\n"))
+    assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
+    said = "The largest weight is that of long, the largest cosine that of near: a score counts the lengths of vectors"
+    assert any(note.startswith(said) for note in found["notes"])
+    for length, is_told in ((0.96, False), (0.94, True)):
+        notes = record("q", "one=1", "other=2", "-e", file(f"q 1 0\none 1 0\nother 0 {length}\n"))["notes"]
+        assert any("differ in length" in note for note in notes) == is_told
 
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
@@ -122,16 +129,6 @@ def test_the_ladder_holds_the_weights_of_each_temperature_down_to_the_largest_sc
     pairs = ("top speed=1", "speed top=2", "zzxq=3")  # where scores tie, the limit is shared
     assert record("speed", *pairs)["temperatures"][-1]["weights"] == [0.5, 0.5, 0]
     assert 'shared by "top speed", "speed top"' in " ".join(told("speed", *pairs).split())
-
-
-def test_cosines_need_not_agree_with_scores(file):
-    found = record("q", "near=1", "long=2", "-e", file("q 1 0\nnear 1 0.1\nlong 9 9\n"))
-    assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
-    said = "The largest weight is that of long, the largest cosine that of near: a score counts the lengths of vectors"
-    assert any(note.startswith(said) for note in found["notes"])
-    for length, is_told in ((0.96, False), (0.94, True)):
-        notes = record("q", "one=1", "other=2", "-e", file(f"q 1 0\none 1 0\nother 0 {length}\n"))["notes"]
-        assert any("differ in length" in note for note in notes) == is_told
 
 
 def test_pairs_are_cut_at_their_first_equals_sign_and_come_from_a_file_or_standard_input(file):

@@ -50,8 +50,6 @@ with np.errstate(invalid="ignore"):  # two columns have nothing that is allowed
     OVER_COLUMNS = softmax(np.where(np.tri(2, 4) > 0, WIDE["Q"] @ WIDE["K"].T / 3**0.5, -np.inf).T).T
 NARROW = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 2)}  # K and V differ in shape
 X = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 4) for letter in "qkv"}
-TQ, TK, TV = (X["X"] @ X[f"W_{letter}"].T for letter in "qkv")
-TURNED = {"weights": softmax(TQ @ TK.T / 2), "output": softmax(TQ @ TK.T / 2) @ TV}
 PARTS = {"X": numbers(1, 3, 2), "heads": 2} | {f"W_{letter}": numbers(ord(letter), 2, 4) for letter in "qkv"}
 XQ, XK, XV = (X["X"] @ X[f"W_{letter}"] for letter in "qkv")
 SWAPPED = {"weights": softmax(XQ @ XV.T / 2).round(2), "output": (softmax(XQ @ XV.T / 2) @ XK).round(2)}
@@ -81,8 +79,6 @@ NAMED = [  # a problem, an answer to it, and the mistake that explains it, with 
     (MASKED, {"masked_scores": np.where(np.tri(4) > 0, -1e9, SCALED)}, "mask-inverted in masked_scores"),
     (X | W_O, {"output": OUTPUT, "layer_output": OUTPUT @ W_O["W_o"]}, ""),
     (X | W_O, {"layer_output": OUTPUT @ W_O["W_o"].T}, "transposed-w"),
-    (X, TURNED, "transposed-w"),
-    (X | {"context": numbers(4, 2, 4)}, {"k": numbers(4, 2, 4) @ X["W_k"].T}, "transposed-w"),
     (PARTS, {"q": np.hstack([PARTS["X"] @ part.T for part in np.hsplit(PARTS["W_q"], 2)])}, "transposed-w"),
     (MASKED, {"weights": softmax(np.where(np.tri(4).T > 0, SCALED, -np.inf))}, "mask-inverted"),
     # K and V swapped where they are made, or used; of different shapes, under each other's name.
