@@ -118,7 +118,6 @@ oov=zero,random => Every word has a vector of its own. | score=scaled,default =>
 layout=in-out,out-in => --layout has an effect only with weights from a file.
 """
 OTHER_TOKENS = """
-oov=skip,zero "the cat blorfs" => only with zero: "blorfs"
 keep-punctuation=no,yes "the, cat" => only with yes: ","
 tokenizer=words,characters ab => only with words: "ab"; only with characters: "a", "b"
 pad_side=left,right "a b" --pad 1 => right has them in another order
