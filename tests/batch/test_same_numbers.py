@@ -120,9 +120,6 @@ def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatc
         assert b"".join(parts) == write_chunk(computer, Chunk(1, lines)).data
 
 
-# Through a pretrained model, but for the last bits of float32
-
-
 def letters(n: int) -> list[str]:
     draw = np.random.default_rng(0)
     return ["".join(draw.choice(list("abcd"), size)) for size in draw.integers(1, 9, n)]

@@ -86,8 +86,6 @@ def nothing_beside_has_changed() -> bool:
     return Path("beside").read_text() == "mine\n" and not Path("new").exists()
 
 
-# What the manifest says
-
 Place = tuple[str | int, ...]
 
 
@@ -191,9 +189,6 @@ def test_every_value_of_every_kind_at_every_key_is_refused_or_harmless(honest):
     # What may differ: that all is there, and how long a part is, which is compared with the file itself.
     assert believed == {"complete False", "bytes 0", "bytes 1", f"bytes {10**30}"}
     assert read(changed(like, ("complete",), False), like).lines == LINES
-
-
-# What lies in the folder
 
 
 def bound_socket(path: Path) -> None:
@@ -321,9 +316,6 @@ def test_unfinished_files_that_are_no_files_are_left_alone(honest):
     Path("out/part-00001.jsonl").unlink()
     assert batch().code == 0 and batch("--engine", "dask").code == 0
     assert set(os.listdir("out")) == {*honest, *kinds} and nothing_beside_has_changed()
-
-
-# The folder itself
 
 
 def test_the_folder_may_be_a_link_that_its_user_made(honest):

@@ -58,9 +58,6 @@ def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
     assert [*map(one_line, errors)] == ["of a host", "OSError", "x" * 300]
 
 
-# Inputs and parts in an object store
-
-
 @pytest.fixture
 def store(at, small, monkeypatch) -> Iterator[Any]:
     """Start an S3 server with a bucket; yield what reads and writes it."""

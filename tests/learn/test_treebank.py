@@ -146,8 +146,6 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(kind, read, monkeypa
         read(packed(many.encode()), "bomb.gz")
 
 
-# Passages with marked pronouns
-
 TOKENS = ["Anna", ",", "who", "saw", "Bo", ",", "knew", "she", "liked", "him", "."]
 SHE = {"tokens": TOKENS, "pronoun": 7, "antecedents": [[0, 1]], "candidates": [[0, 1], [4, 5]], "source": "a"}
 HIM = {"tokens": TOKENS, "pronoun": 9, "antecedents": [[4, 5]]}

@@ -269,8 +269,6 @@ def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
     assert complaints(found)
 
 
-# On what comes of the weights
-
 TOPICS = ("norm", "logit")
 OF_BOTH = pytest.mark.parametrize("topic", TOPICS)
 
