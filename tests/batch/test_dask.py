@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask"),
     pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
 ]
-Answer = Callable[[socket.socket], object]
 ON_DASK = ("--engine", "dask", "--workers", "2")
 
 
@@ -87,16 +86,6 @@ def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
         got = here("batch", *options) if is_here else on(machines, *options)
         assert got == (0, "", "attn: out/ already holds 1,024 lines in 2 parts: resuming.\n")
         assert content() == whole
-
-
-def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
-    write_lines(4000, bad=(1500, 3300))
-    got = on(machines, "lines.txt", "-o", "out/")
-    assert got.code == 65 and '"line": 1501' in got.err and got.err.count("\n") == 1
-    assert not manifest()["complete"] and manifest()["parts"][0]["first"] == 1
-    got = here("batch", "lines.txt", "-o", "out/", "--keep-going")
-    assert got.code == 65 and "2 of 4,000 lines were refused" in got.err
-    assert records() == here("batch", "lines.txt", "--keep-going").out
 
 
 def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(three, without):
@@ -166,7 +155,9 @@ def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
 
 
 @contextmanager
-def server(answer: Answer = lambda connection: None) -> Iterator[tuple[str, threading.Event]]:
+def server(
+    answer: Callable[[socket.socket], object] = lambda connection: None,
+) -> Iterator[tuple[str, threading.Event]]:
     """Listen on a port of this machine; yield its address, and what is set when somebody has connected."""
     came, taken = threading.Event(), []
 

@@ -95,16 +95,20 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     assert set(content()) == {"manifest.json", "part-00000.jsonl.gz", "part-00001.jsonl.gz"}
 
 
-def test_what_changes_no_byte_may_change_between_two_runs(at, small):
-    write(1300)
-    Path("bad.txt").write_text(Path("lines.txt").read_text() + "...\na b\n")
-    assert '"line": 1301' in refusal("bad.txt", "--workers", "1")
-    assert not manifest()["complete"] and manifest()["lines"] == 1024
-    got = run_out("bad.txt", "--workers", "2", "--threads", "1", "--keep-going")
-    assert got.code == 65 and "1 of 1,302 lines was refused" in got.err
-    assert records() == here("batch", "bad.txt", "--keep-going").out
-    again = run_out("bad.txt")
-    assert again.code == 0 and "1,302 lines in 3 parts, 1 of them refused" in again.err
+def test_what_changes_no_byte_may_change_between_runs_also_beside_a_part_of_refused_lines_alone(at, small):
+    write(1600, bad=range(512, 1536))
+    assert '"line": 513' in refusal("lines.txt", "--workers", "1")
+    assert not manifest()["complete"] and manifest()["lines"] == 512
+    got = run_out("lines.txt", "--workers", "2", "--threads", "1", "--keep-going")
+    assert got.code == 65 and "1,024 of 1,600 lines were refused" in got.err
+    whole = records()
+    assert whole == here("batch", "lines.txt", "--keep-going").out
+    Path("out/part-00003.jsonl").unlink()
+    again = run_out("lines.txt", "--keep-going")
+    assert again.code == 65 and "already holds 1,536 lines in 3 parts: resuming" in again.err
+    assert records() == whole and manifest()["refused"] == 1024
+    again = run_out("lines.txt")
+    assert again.code == 0 and "1,600 lines in 4 parts, 1,024 of them refused. " in again.err
 
 
 def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
@@ -150,17 +154,6 @@ def test_how_far_a_run_is_is_told_by_lines_and_by_their_share(at, small):
         place = folder.folder_of("out")
         assert run.write_folder(job, files, place, workers.Local(1), False, tell) == (1300, 0)
         assert seen == [(lines, lines / 1300) for lines in told]
-
-
-def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
-    write(1600, bad=range(512, 1536))
-    ran = run_out("lines.txt", "--keep-going")
-    whole = records()
-    Path("out/part-00003.jsonl").unlink()
-    again = run_out("lines.txt", "--keep-going")
-    assert "already holds 1,536 lines in 3 parts: resuming" in again.err
-    assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 1024
-    assert "1,600 lines in 4 parts, 1,024 of them refused. " in run_out("lines.txt", "--keep-going").err
 
 
 @takes_long

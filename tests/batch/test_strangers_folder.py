@@ -86,10 +86,7 @@ def nothing_beside_has_changed() -> bool:
     return Path("beside").read_text() == "mine\n" and not Path("new").exists()
 
 
-Place = tuple[str | int, ...]
-
-
-def changed(about: Any, path: Place, value: object) -> Any:
+def changed(about: Any, path: Sequence[Any], value: object) -> Any:
     """Return a manifest with this value at a path in it, or without what is there."""
     made = copy.deepcopy(about)
     inner = reduce(getitem, path[:-1], made)
@@ -117,7 +114,7 @@ VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", []
 VALUES += [10**30]
 MISSING = object()
 # One of each kind; all others are tried in the manifest alone.
-WRONG: list[tuple[str, Place, object]] = [
+WRONG = [
     *((ENTRY.format(2), ("parts", 2, "more"), 1), (ENTRY.format(2), ("parts", 2, "lines"), SIZE)),
     *(("its counts are not those", ("lines",), LINES + 1), (NO_MANIFEST, ("more",), 1)),
     *((OTHER_RUN, ("input", "bytes"), 5), (OTHER_RUN, ("run", "files", "x"), "00")),
@@ -161,7 +158,7 @@ def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(hones
             assert content() == honest
 
 
-def places(about: Any, path: Place = ()) -> Iterator[Place]:
+def places(about: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
     of = about.items() if isinstance(about, dict) else enumerate(about) if isinstance(about, list) else ()
@@ -212,8 +209,9 @@ KINDS = {f"a link to {to}": link(to) for to in LINKS}
 KINDS |= {"a FIFO": os.mkfifo, "a socket": bound_socket, "a folder": Path.mkdir, KEPT: link_to_itself}
 NAMES = ("manifest.json", ".run", "part-00001.jsonl", "part-00777.npz")
 PLACES = {"here": ("out/",), "on a cluster": ("out/", "--engine", "dask"), "by a URL": ("file://{}/out/",)}
-_MARKED = [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
-of_places = pytest.mark.parametrize("place", _MARKED)
+of_places = pytest.mark.parametrize(
+    "place", [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
+)
 
 
 def at_place(place: str, *args: str) -> Ran:

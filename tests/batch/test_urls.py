@@ -13,6 +13,7 @@ import pytest
 
 from attn_cli.batch.storage import one_line
 from tests.batch.folders import content, ended, manifest, write
+from tests.cli.tables import told as cases
 from tests.shell import here, refused, told
 
 pytest.importorskip("fsspec")
@@ -33,27 +34,23 @@ def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at, small):
     assert content("one") == content("many")
 
 
-NEEDS = "needs a package that is not installed. "
+NO_PLACE = """
+gs://texts/a.txt => 69 gs:// needs a package that is not installed. Please install gcsfs
+lines.txt -o az://texts/out/ => 69 az:// needs a package that is not installed. Install adlfs
+memory://a.txt => 2 memory of one process | bogus://a.txt => 2 bogus://a.txt cannot be used
+lines.txt -o file:///tmp/x.jsonl => 2 Give a folder: a URL that ends in /
+file:///nowhere/a.txt => 66 there is no such file | s3://texts/a.txt => 69 pip install 'attn-cli[dask]'
+"""
 
 
-@pytest.mark.parametrize(
-    ("code", "args", "said"),
-    [
-        (69, ("gs://texts/a.txt",), f"gs:// {NEEDS}Please install gcsfs"),
-        (69, ("lines.txt", "-o", "az://texts/out/"), f"az:// {NEEDS}Install adlfs"),
-        (2, ("memory://a.txt",), "memory of one process"),
-        (2, ("bogus://a.txt",), "bogus://a.txt cannot be used"),
-        (2, ("lines.txt", "-o", "file:///tmp/x.jsonl"), "Give a folder: a URL that ends in /"),
-        (66, ("file:///nowhere/a.txt",), "there is no such file"),
-        (69, ("s3://texts/a.txt",), "pip install 'attn-cli[dask]'"),  # without fsspec itself
-    ],
-)
-def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
+def test_what_cannot_be_used_says_what_to_do(at, monkeypatch):
     write(3)
-    for package in ("gcsfs", "adlfs", *["fsspec"] * (args[0][:2] == "s3")):
-        monkeypatch.setitem(sys.modules, package, None)
-    error = json.loads(refused("batch", *args, "-f", "jsonl", code=code))["error"]
-    assert said in f"{error['message']} {error['hint']}"
+    for args, end in cases(NO_PLACE):
+        code, said = end.split(" ", 1)
+        for package in ("gcsfs", "adlfs", *["fsspec"] * (args[0][:2] == "s3")):
+            monkeypatch.setitem(sys.modules, package, None)
+        error = json.loads(refused("batch", *args, "-f", "jsonl", code=int(code)))["error"]
+        assert said in f"{error['message']} {error['hint']}"
     errors = OSError(" of\n a  host. "), OSError(), OSError("x" * 400)
     assert [*map(one_line, errors)] == ["of a host", "OSError", "x" * 300]
 
