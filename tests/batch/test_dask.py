@@ -151,9 +151,6 @@ def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
         assert {*one.client.run(os.environ.get, "MALLOC_TRIM_THRESHOLD_").values()} == {str(1 << 26)}
 
 
-# The address of a scheduler: what does not answer, or is none, is told in one line and in time
-
-
 @contextmanager
 def server(
     answer: Callable[[socket.socket], object] = lambda connection: None,

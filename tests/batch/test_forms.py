@@ -122,8 +122,6 @@ def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, without)
     assert os.listdir() == ["lines.txt"]
 
 
-# The long form, a row a link: it says what the records say, of one text and of many
-
 TEXTS = [*LINES[:1], "the cat sat on the mat", "dog"]
 OF_LINKS = ["text", "layer", "head", "query", "key", "weight", "query_index", "key_index"]
 RANDOM = ("-e", "random", "--heads", "2")

@@ -265,8 +265,6 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one(at, 
 
 def test_an_error_names_the_parts_that_are_there(at, small, monkeypatch):
     monkeypatch.setattr(run, "SHARE", 1e-9)  # the manifest is not written again for long
-    write(6 * 512)
-    lines = Path("lines.txt").read_bytes().split(b"\n")
-    Path("lines.txt").write_bytes(b"\n".join([*lines[: 4 * 512], b"...", *lines[4 * 512 :]]))
+    write(6 * 512, bad=(4 * 512,))
     assert run_out("lines.txt", "--workers", "1").code == 65
     assert [part["first"] for part in manifest()["parts"]] == [1, 513, 1025, 1537]

@@ -1,7 +1,4 @@
-"""The worked examples, run as a user runs them: each number of each block that `worked/` holds.
-
-Those numbers were worked out apart from this program, for the tutorials' own inputs.
-"""
+"""The worked examples, as a user runs them: each number of `worked/`, which was worked out apart from this program."""
 
 import json
 from pathlib import Path

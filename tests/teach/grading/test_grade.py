@@ -16,7 +16,7 @@ from tests.alike import assert_alike
 from tests.cli.tables import told as cases, typed
 from tests.schema import complaints
 from tests.shell import attn, here, refused
-from tests.thorough import like_cases, often
+from tests.thorough import often
 
 
 def numbers(seed, *shape):
@@ -421,13 +421,10 @@ def test_damaged_files_are_judged_or_refused_and_tokens_and_names_not_obeyed():
     assert told(name)["file"] == name
 
 
-@pytest.mark.parametrize("width", [20, 40, 80])
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-@like_cases
-def test_no_line_is_wider_than_the_terminal(width, encoding):
+def test_no_line_is_wider_than_the_terminal():
     files = several()
-    env = {"COLUMNS": str(width), "PYTHONIOENCODING": encoding}
-    for chosen in (files, files[1:2]):
+    for width, encoding, chosen in product((20, 40), ("ascii", "utf-8"), (files, files[1:2])):
+        env = {"COLUMNS": str(width), "PYTHONIOENCODING": encoding}
         shown = attn("check", *chosen, "--expect", "right.json", env=env)
         assert shown.err == "" and max(map(len, shown.out.splitlines())) <= max(width, 24)
         assert "no-" in shown.out
