@@ -178,7 +178,6 @@ def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_wha
         assert (record["expected_shape"], record["got_shape"]) == ([3, 4], [*shape])
         said = "Transposed, it would" if shape == (4, 3) else "(3, 4) is right"
         assert said in record["message"] and str(shape) in record["message"]
-    # A square one that was turned round is told, too.
     save("right.json", Q=Q, K=K[:3], V=V[:3])
     record = judged(scores=(Q @ K[:3].T).T)
     assert "Transposed, it would" in record["message"] and record["expected_shape"] is None
@@ -253,7 +252,6 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert not is_right(output=layer + 0.1)
     assert is_right(output=layer) and is_right(output=np.mean(outputs, axis=0))
     assert not is_right("--head", "all", output=layer)
-    # The layer's output has the shape of a head's.
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o[:, :2])
     assert judged(output=layer[:, :2] + 9)["expected"] == pytest.approx(np.mean(outputs, axis=0)[0, 0])
 
