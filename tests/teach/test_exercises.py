@@ -217,12 +217,12 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert here(*again).code == 0, "the same exercise replaces nothing"
     for name in ("exercise.md", "answer.json"):
-        (folder / name).write_text("mine")
+        (folder / name).write_bytes(before[name] + b"mine")
         err = shell.refused(*again, code=73)
         assert name in err and "--force" in err
         assert here("exercise", "--seed", "8", "-o", str(folder)).code == 73
         mine = {path.name: path.read_bytes() for path in folder.iterdir()}
-        assert mine == before | {name: b"mine"}
+        assert mine == before | {name: before[name] + b"mine"}
         (folder / name).write_bytes(before[name])
     (folder / "key.md").write_text("mine")
     assert here(*again, "--force").code == 0
