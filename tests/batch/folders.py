@@ -1,19 +1,12 @@
 """Folders of parts, and who computes them, for the tests of batch."""
 
-import importlib.util
 import json
-import os
 import pickle
 from pathlib import Path
-
-import pytest
 
 from attn_cli.batch import cluster, manifest as manifests, workers
 from attn_cli.errors import AttnError
 
-HAS_DASK = importlib.util.find_spec("distributed") is not None or os.environ.get("ATTN_REQUIRE_DASK")
-WITH_DASK = pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask")
-NEEDS_DASK = [WITH_DASK, pytest.mark.filterwarnings("ignore")]  # of Dask's own parts
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
 
 

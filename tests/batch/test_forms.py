@@ -4,6 +4,9 @@ import csv
 import json
 import math
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 from tests.alike import assert_alike
 from tests.cli.tables import told as cases
+from tests.docs import ROOT
 from tests.shell import attn, here, record as printed, refused
 
 pa = pytest.importorskip("pyarrow")
@@ -72,7 +76,7 @@ def test_a_table_says_what_the_records_say(form, options, at):
             assert row[name] == record[name]
 
 
-def test_a_refused_line_is_a_row_of_its_error_and_has_no_links(at):
+def test_a_refused_line_is_a_row_of_its_error_without_links_and_no_lines_are_no_rows(at):
     write(["a b", "...", "dog"])
     assert here("batch", "lines.txt", "-o", "x.parquet", "--keep-going").code == 65
     rows = parquet.read_table("x.parquet").to_pylist()
@@ -83,6 +87,10 @@ def test_a_refused_line_is_a_row_of_its_error_and_has_no_links(at):
     got = here("batch", "lines.txt", "-f", "csv", "--keep-going")
     assert got.code == 65 and "1 of 3 lines was refused" in got.err
     assert [line[0] for line in got.out.splitlines()[1:]] == ["1"] * 4 + ["3"]
+    write([])
+    for form in ("parquet", "arrow"):
+        assert here("batch", "lines.txt", "-o", f"x.{form}") == (0, "", "")
+    assert parquet.read_table("x.parquet").num_rows == pa.ipc.open_file("x.arrow").read_all().num_rows == 0
 
 
 def test_parts_of_numpy_arrays_hold_values_and_lengths(at):
@@ -105,13 +113,6 @@ def test_parts_of_numpy_arrays_hold_values_and_lengths(at):
     assert np.isnan(arrays["summary_weight"]).tolist() == [True, False, False]
 
 
-def test_no_lines_are_a_table_of_no_rows(at):
-    write([])
-    for form in ("parquet", "arrow"):
-        assert here("batch", "lines.txt", "-o", f"x.{form}") == (0, "", "")
-    assert parquet.read_table("x.parquet").num_rows == pa.ipc.open_file("x.arrow").read_all().num_rows == 0
-
-
 @pytest.mark.parametrize("command", ["self cat", "batch lines.txt", "batch lines.txt -f jsonl.zst"])
 def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, without):
     write(LINES)
@@ -121,9 +122,7 @@ def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, without)
     assert os.listdir() == ["lines.txt"]
 
 
-# The long form, a row a link: it says what the records say, of one text and of many
-
-TEXTS = ["She likes coffee", "the cat sat on the mat", "dog"]
+TEXTS = [*LINES[:1], "the cat sat on the mat", "dog"]
 OF_LINKS = ["text", "layer", "head", "query", "key", "weight", "query_index", "key_index"]
 RANDOM = ("-e", "random", "--heads", "2")
 
@@ -226,3 +225,18 @@ def test_entropy_has_a_number_for_each_row_of_each_head(lines):
     alone = printed("self", "the cat sat", "--fields", "entropy,diagnostics")
     assert_alike(alone["entropy"], [[one["entropy"] for one in alone["diagnostics"]]])
     assert "entropy" not in printed("self", "the cat sat")
+
+
+RECIPES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "batch.md").read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_a_recipe_of_the_page_finds_the_words_that_are_looked_at_most(library, at):
+    pytest.importorskip(library)
+    write(["She likes coffee", "The cat sat on the mat", "A dog barked"])
+    assert here("batch", "lines.txt", "-o", "lines.parquet").code == 0
+    assert here("batch", "lines.txt", "--head", "all", "--tidy", "-o", "links.parquet").code == 0
+    of_records, of_links = (one for one in RECIPES if f"import {library}\n" in one)
+    for recipe, words in ((of_records, ("cat", "dog", "mat")), (of_links, ("determiner", "12", "cat"))):
+        done = subprocess.run([sys.executable, "-c", recipe], capture_output=True, text=True, cwd=at)
+        assert done.returncode == 0 and all(word in done.stdout for word in words), done

@@ -8,10 +8,10 @@ import pickle
 import signal
 import subprocess
 import time
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
 import pytest
 import threadpoolctl
 
@@ -23,17 +23,11 @@ from attn_cli.io.types import replace
 from tests.batch.folders import WORDS, content, ended, manifest, records, write
 from tests.cli.tables import told as cases
 from tests.models.checkpoints.by_hand import byte_pairs, small_gpt2
-from tests.shell import Ran, attn, here, refused, started
+from tests.shell import attn, here, refused, started
 from tests.thorough import takes_long
 
-
-def run_out(*args: str) -> Ran:
-    return here("batch", *args, "-o", "out/")
-
-
-def refusal(*args: str) -> str:
-    """Return the one line in which a run into the folder is refused."""
-    return refused("batch", *args, "-o", "out/", code=65)
+INTO = ("batch", "-o", "out/")
+run_out, refusal = partial(here, *INTO), partial(refused, *INTO, code=65)
 
 
 def test_parts_hold_together_what_one_file_holds_and_a_complete_run_says_so(at, small):
@@ -67,30 +61,27 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
     assert records() == whole and manifest()["complete"]
 
 
-OTHER = cases(
-    """
-    --fields summary => fields | --kind masked => kind | -f jsonl.gz => format | -t 2 => temperature
-    --score dot --head mean -q the => head, query, score | --tidy -f csv => fields, format, tidy
-    --fields weights --steps => fields, steps | --fields query_tokens --without the => fields, without
-    """
-)
+OTHER = """
+--fields summary => fields | --kind masked => kind | -f jsonl.gz => format | -t 2 => temperature
+--score dot --head mean -q the => head, query, score | --tidy -f csv => fields, format, tidy
+--fields weights --steps => fields, steps | --fields query_tokens --without the => fields, without
+"""
 
 
 def test_other_settings_another_input_and_other_files_are_refused_unless_forced(at, small):
     write(600)
     Path("v.txt").write_text("the 1 0\nquick 0 1\n")
-    Path("w.json").write_text(json.dumps({name: np.eye(2).tolist() for name in ("W_q", "W_k", "W_v")}))
+    Path("w.json").write_text(json.dumps({name: [[1, 0], [0, 1]] for name in ("W_q", "W_k", "W_v")}))
     usual = ("lines.txt", "-e", "./v.txt", "-p", "w.json")
     assert run_out(*usual).code == 0
     os.utime("v.txt", (1, 1))  # the same file, copied anew
     assert " is complete: " in run_out(*usual).err
     before = records()
-    for options, said in OTHER:
+    for options, said in cases(OTHER):
         assert f"other settings ({said})" in refusal(*usual, *options)
-    jobs = [
-        Job("self", Settings(), (), False, False, "jsonl", ascii_only=is_ascii) for is_ascii in (False, True)
-    ]
-    assert [manifests.output_identity(job)["ascii"] for job in jobs] == [False, True]
+    for is_ascii in (False, True):
+        job = Job("self", Settings(), (), False, False, "jsonl", ascii_only=is_ascii)
+        assert manifests.output_identity(job)["ascii"] == is_ascii
     named = {"embedding": "v.txt", "projection": "w.json", "mask": "lines.txt"}
     hashes = {name: blake2b(Path(name).read_bytes(), digest_size=16).hexdigest() for name in named.values()}
     assert manifests.hashes_of_files(Settings(**named)) == hashes
@@ -104,16 +95,20 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     assert set(content()) == {"manifest.json", "part-00000.jsonl.gz", "part-00001.jsonl.gz"}
 
 
-def test_what_changes_no_byte_may_change_between_two_runs(at, small):
-    write(1300)
-    Path("bad.txt").write_text(Path("lines.txt").read_text() + "...\na b\n")
-    assert '"line": 1301' in refusal("bad.txt", "--workers", "1")
-    assert not manifest()["complete"] and manifest()["lines"] == 1024
-    got = run_out("bad.txt", "--workers", "2", "--threads", "1", "--keep-going")
-    assert got.code == 65 and "1 of 1,302 lines was refused" in got.err
-    assert records() == here("batch", "bad.txt", "--keep-going").out
-    again = run_out("bad.txt")
-    assert again.code == 0 and "1,302 lines in 3 parts, 1 of them refused" in again.err
+def test_what_changes_no_byte_may_change_between_runs_also_beside_a_part_of_refused_lines_alone(at, small):
+    write(1600, bad=range(512, 1536))
+    assert '"line": 513' in refusal("lines.txt", "--workers", "1")
+    assert not manifest()["complete"] and manifest()["lines"] == 512
+    got = run_out("lines.txt", "--workers", "2", "--threads", "1", "--keep-going")
+    assert got.code == 65 and "1,024 of 1,600 lines were refused" in got.err
+    whole = records()
+    assert whole == here("batch", "lines.txt", "--keep-going").out
+    Path("out/part-00003.jsonl").unlink()
+    again = run_out("lines.txt", "--keep-going")
+    assert again.code == 65 and "already holds 1,536 lines in 3 parts: resuming" in again.err
+    assert records() == whole and manifest()["refused"] == 1024
+    again = run_out("lines.txt")
+    assert again.code == 0 and "1,600 lines in 4 parts, 1,024 of them refused. " in again.err
 
 
 def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
@@ -156,28 +151,9 @@ def test_how_far_a_run_is_is_told_by_lines_and_by_their_share(at, small):
     for left, told in (([], [512, 1024, 1300]), (["part-00001.jsonl"], [1300])):
         seen.clear()
         folder.LocalFolder("out").remove(left) if left else Path("out").mkdir()
-        assert run.write_folder(job, files, folder.folder_of("out"), workers.Local(1), False, tell) == (
-            1300,
-            0,
-        )
+        place = folder.folder_of("out")
+        assert run.write_folder(job, files, place, workers.Local(1), False, tell) == (1300, 0)
         assert seen == [(lines, lines / 1300) for lines in told]
-
-
-def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
-    write(1100, bad=(3, 700))
-    assert "2 of 1,100 lines were refused" in run_out("lines.txt", "--keep-going").err
-    assert [part["refused"] for part in manifest()["parts"]] == [2]
-
-
-def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
-    write(1600, bad=range(512, 1536))
-    ran = run_out("lines.txt", "--keep-going")
-    whole = records()
-    Path("out/part-00003.jsonl").unlink()
-    again = run_out("lines.txt", "--keep-going")
-    assert "already holds 1,536 lines in 3 parts: resuming" in again.err
-    assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 1024
-    assert "1,600 lines in 4 parts, 1,024 of them refused. " in run_out("lines.txt", "--keep-going").err
 
 
 @takes_long
@@ -189,22 +165,21 @@ def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(at):
             time.sleep(seconds)
             process.send_signal(signal.SIGKILL)
     assert attn(*command).code == 0
-    whole = attn("batch", "lines.txt", "--top", "1", "-o", "whole.jsonl")
-    assert whole.code == 0 and records() == Path("whole.jsonl").read_text()
+    assert records() == attn("batch", "lines.txt", "--top", "1").out
 
 
 def test_a_folder_needs_a_file_force_a_folder_and_two_runs_do_not_write_into_one(at, monkeypatch):
     monkeypatch.setattr(folder, "PATIENCE", 0.1)
-    write(3)
+    write(1100, bad=(3, 700))
     assert attn("batch", "-o", "out/", input="a b\n").code == 2
     for options in ("--force", "-o out.jsonl --force", "-f npz -o x.npz"):
         assert here("batch", "lines.txt", *options.split()).code == 2
     assert here("batch", "lines.txt", "-o", "lines.txt/").code == 73
     Path("out").mkdir()
     with folder.LocalFolder("out").locked():
-        said = refused("batch", "lines.txt", "-o", "out/", code=73)
-    assert "Another run is writing into out/" in said
-    assert run_out("lines.txt").code == 0
+        assert "Another run is writing into out/" in refused(*INTO, "lines.txt", code=73)
+    assert "2 of 1,100 lines were refused" in run_out("lines.txt", "--keep-going").err
+    assert [part["refused"] for part in manifest()["parts"]] == [2]  # in all chunks of the part
 
 
 def test_a_model_that_was_changed_in_place_is_another_setting(at, small, tokenizers):
@@ -228,8 +203,7 @@ def test_several_files_are_one_input(at, small):
     whole = Path(write(1300)).read_text().splitlines(keepends=True)
     for n, name in enumerate(("a1.txt", "a2.txt", "b.txt")):
         Path(name).write_text("".join(whole[n::3]))
-    joined = "".join("".join(whole[n::3]) for n in range(3))
-    Path("lines.txt").write_text(joined)
+    Path("lines.txt").write_text("".join("".join(whole[n::3]) for n in range(3)))
     one = here("batch", "lines.txt")
     assert here("batch", "a*.txt", "b.txt") == one
     assert run_out("a*.txt", "b.txt").code == 0
@@ -264,14 +238,13 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
     assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
     before = content()
     Path("v.txt").write_text("a 1\n")
-    job = replace(pickle.loads(late[0].job), settings=Settings(embedding="v.txt"))
-    for change, said in (
-        *(({"version": version}, "A worker has attn") for version in ("", "99")),
-        ({"job": pickle.dumps(job), "files": {"v.txt": "00"}}, "A worker has another v.txt"),
-    ):
-        with pytest.raises(AttnError, match=said):
-            workers.compute_part(late[0]._replace(**change))
-    named = late[0]._replace(job=pickle.dumps(job), files={"w.json": "00"})  # v.txt is the worker's own
+    job = pickle.dumps(replace(pickle.loads(late[0].job), settings=Settings(embedding="v.txt")))
+    for version in ("", "99"):
+        with pytest.raises(AttnError, match="A worker has attn"):
+            workers.compute_part(late[0]._replace(version=version))
+    with pytest.raises(AttnError, match=r"A worker has another v\.txt"):
+        workers.compute_part(late[0]._replace(job=job, files={"v.txt": "00"}))
+    named = late[0]._replace(job=job, files={"w.json": "00"})  # v.txt is the worker's own
     for task in (*late, named):
         with pytest.raises(WriteError, match="no longer this run's"):
             workers.compute_part(task._replace(folder=os.path.abspath("out")))
@@ -293,8 +266,6 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one(at, 
 
 def test_an_error_names_the_parts_that_are_there(at, small, monkeypatch):
     monkeypatch.setattr(run, "SHARE", 1e-9)  # the manifest is not written again for long
-    write(6 * 512)
-    lines = Path("lines.txt").read_bytes().split(b"\n")
-    Path("lines.txt").write_bytes(b"\n".join([*lines[: 4 * 512], b"...", *lines[4 * 512 :]]))
+    write(6 * 512, bad=(4 * 512,))
     assert run_out("lines.txt", "--workers", "1").code == 65
     assert [part["first"] for part in manifest()["parts"]] == [1, 513, 1025, 1537]

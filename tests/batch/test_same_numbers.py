@@ -120,9 +120,6 @@ def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatc
         assert b"".join(parts) == write_chunk(computer, Chunk(1, lines)).data
 
 
-# Through a pretrained model, but for the last bits of float32
-
-
 def letters(n: int) -> list[str]:
     draw = np.random.default_rng(0)
     return ["".join(draw.choice(list("abcd"), size)) for size in draw.integers(1, 9, n)]
@@ -135,8 +132,8 @@ def folder(at, tokenizers):
 
 
 OF_MODEL = """
-    all | all --layer 0 --head mean | query_tokens,weights,summary -t 0.5 --mask none | weights --head rollout
-    weights --layer all | all -q a
+all | all --layer 0 --head mean | query_tokens,weights,summary -t 0.5 --mask none | weights --head rollout
+weights --layer all | all -q a
 """
 
 
@@ -157,8 +154,7 @@ def test_a_line_through_a_model_has_the_numbers_that_it_has_by_itself(fields, fo
 
 def test_lines_through_a_pipe_are_computed_one_by_one(folder):
     """However they arrive, so that their bytes do not depend on it."""
-    text = Path("lines.txt").read_text()
-    piped = attn("batch", "-m", folder, input=text)
+    piped = attn("batch", "-m", folder, input=Path("lines.txt").read_text())
     for line, record in zip(letters(40), piped.out.splitlines(), strict=True):
-        fields = ("--fields", "query_tokens,key_tokens,weights,summary")
-        assert json.loads(record) == json.loads(here("self", line, "-m", folder, "-f", "jsonl", *fields).out)
+        options = ("-m", folder, "-f", "jsonl", "--fields", FIELDS[1])
+        assert json.loads(record) == json.loads(here("self", line, *options).out)

@@ -4,7 +4,6 @@ import contextlib
 import copy
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -74,7 +73,6 @@ def honest(at) -> dict[str, bytes]:
 
 
 def tree() -> dict[str, tuple[int, int, int]]:
-    """Return what lies in the folder, without opening any of it."""
     about = {path.name: path.lstat() for path in Path("out").iterdir()}
     return {name: (one.st_mode, one.st_ino, one.st_mtime_ns) for name, one in about.items()}
 
@@ -88,12 +86,7 @@ def nothing_beside_has_changed() -> bool:
     return Path("beside").read_text() == "mine\n" and not Path("new").exists()
 
 
-# What the manifest says
-
-Place = tuple[str | int, ...]
-
-
-def changed(about: Any, path: Place, value: object) -> Any:
+def changed(about: Any, path: Sequence[Any], value: object) -> Any:
     """Return a manifest with this value at a path in it, or without what is there."""
     made = copy.deepcopy(about)
     inner = reduce(getitem, path[:-1], made)
@@ -112,31 +105,19 @@ def with_parts(about: Any, numbers: Sequence[int]) -> Any:
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
 ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
-FILE_NAMES = [
-    *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
-    *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
-    *("PART-00001.JSONL", "part-00001.parquet", "part-00001.jsonl.gz", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
-    *("part-00001.jsonl ", "manifest.json", ".run", "CON", "NUL.jsonl", "x" * 5000, "\ud800"),
-]  # fmt: skip
 OF_KEYS = {  # more of what may stand at a key
-    "file": FILE_NAMES,
-    "first": (-49, 50, 52, 101, 151),
-    "lines": (49, 51, 80, LINES - 1, LINES + 1),
-    "refused": (51,),
-    "blake2b": ("", "00", "G" * 32, "A" * 32, "0" * 31, "0" * 33),
-}
+    "file": ("../beside", "./part-00001.jsonl", "part-00001.jsonl\n", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
+    "first": (-49, 50, 52, 101, 151), "lines": (49, 51, 80, LINES - 1, LINES + 1),
+    "blake2b": ("G" * 32, "A" * 32, "0" * 31, "0" * 33),
+}  # fmt: skip
 VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", [], [[]], [{}], {}, {"a": 1}]')
 VALUES += [10**30]
 MISSING = object()
 # One of each kind; all others are tried in the manifest alone.
-WRONG: list[tuple[str, Place, object]] = [
-    (ENTRY.format(1), ("parts", 1, "file"), "../beside"),
-    (ENTRY.format(2), ("parts", 2, "more"), 1),
-    (ENTRY.format(2), ("parts", 2, "lines"), SIZE),
-    ("its counts are not those", ("lines",), LINES + 1),
-    (NO_MANIFEST, ("more",), 1),
-    (OTHER_RUN, ("input", "bytes"), 5),
-    (OTHER_RUN, ("run", "files", "x"), "00"),
+WRONG = [
+    *((ENTRY.format(2), ("parts", 2, "more"), 1), (ENTRY.format(2), ("parts", 2, "lines"), SIZE)),
+    *(("its counts are not those", ("lines",), LINES + 1), (NO_MANIFEST, ("more",), 1)),
+    *((OTHER_RUN, ("input", "bytes"), 5), (OTHER_RUN, ("run", "files", "x"), "00")),
     (OTHER_RUN, ("run", "settings"), {f"{n}" * 900: n for n in range(999)}),
     (OTHER_RUN, ("run", "\x1b[31mred\n"), 1),
 ]
@@ -145,14 +126,12 @@ PARTS = [
     *(("names 2 of 3 parts", (1, 2)), ("names 2 of 3 parts", (0, 2)), ("names 0 of 3 parts", ())),
 ]
 TEXTS = [
-    *(b"", b"{", b'{"schema": "\xff"}', '{"schema": "attn-batch/1"}'.encode("utf-16")),
-    *(b"null", b"true", b"0", b"-1.5", b'"x"', b"[]", b"{}", b"NaN", b"[{}]", b"[" * 1000, b"[" * 900_000),
-    *(b"9" * 9000, b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}", b" " * (1 << 23)),
+    *(b"", b"{", b'{"schema": "\xff"}', b"null", b"0", b'"x"', b"[]", b"{}", b"NaN", b"[" * 1000),
+    *(b"[" * 900_000, b"9" * 9000, b" " * (1 << 23), b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 801),
 ]
 
 
 def wrong_manifests(like: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield manifests that cannot be right, and what is said of each."""
     yield from (("manifest.json", text) for text in TEXTS)
     made = [(said, changed(like, path, value)) for said, path, value in WRONG]
     made += [(said, with_parts(like, numbers)) for said, numbers in PARTS]
@@ -179,8 +158,7 @@ def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(hones
             assert content() == honest
 
 
-def places(about: Any, path: Place = ()) -> Iterator[Place]:
-    """Yield the path of every value in a manifest."""
+def places(about: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
     of = about.items() if isinstance(about, dict) else enumerate(about) if isinstance(about, list) else ()
@@ -193,37 +171,21 @@ def read(about: Any, like: Any) -> manifests.Manifest:
     return manifests.read_manifest(text, "out/", like["input"], like["run"], LINES)
 
 
-def check(found: manifests.Manifest) -> None:
-    """Compare what was believed with what is so: every part is the input's, and complete is complete."""
-    for number, part in found.parts.items():
-        size = min(SIZE, LINES - number * SIZE)
-        right = (number, HONEST[number], 1 + number * SIZE, size)
-        assert (part.number, part.file, part.first, part.lines) == right and 0 <= part.refused <= size
-        assert type(part.bytes) is type(part.refused) is int and part.bytes >= 0
-        assert re.fullmatch("[0-9a-f]{32}", part.blake2b)
-    assert list(found.parts) == sorted(found.parts)
-    assert not found.complete or len(found.parts) == len(HONEST)
-
-
 def test_every_value_of_every_kind_at_every_key_is_refused_or_harmless(honest):
     like = json.loads(honest["manifest.json"])
     assert read(like, like).complete
-    believed = []
+    believed = set()
     for path in places(like):
         for value in (*VALUES, *OF_KEYS.get(path[-1], ()), MISSING):
             about = changed(like, path, value)
             if json.dumps(about) == json.dumps(like):
                 continue
             with contextlib.suppress(InputError):
-                check(read(about, like))
-                believed.append((path, value))
+                read(about, like)
+                believed.add(f"{path[-1]} {value}")
     # What may differ: that all is there, and how long a part is, which is compared with the file itself.
-    assert {path[-1] for path, _ in believed} <= {"complete", "bytes"}
-    assert believed.count((("complete",), False)) == 1
+    assert believed == {"complete False", "bytes 0", "bytes 1", f"bytes {10**30}"}
     assert read(changed(like, ("complete",), False), like).lines == LINES
-
-
-# What lies in the folder
 
 
 def bound_socket(path: Path) -> None:
@@ -247,8 +209,9 @@ KINDS = {f"a link to {to}": link(to) for to in LINKS}
 KINDS |= {"a FIFO": os.mkfifo, "a socket": bound_socket, "a folder": Path.mkdir, KEPT: link_to_itself}
 NAMES = ("manifest.json", ".run", "part-00001.jsonl", "part-00777.npz")
 PLACES = {"here": ("out/",), "on a cluster": ("out/", "--engine", "dask"), "by a URL": ("file://{}/out/",)}
-_MARKED = [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
-of_places = pytest.mark.parametrize("place", _MARKED)
+of_places = pytest.mark.parametrize(
+    "place", [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
+)
 
 
 def at_place(place: str, *args: str) -> Ran:
@@ -345,20 +308,12 @@ def test_an_input_that_a_part_would_replace_is_refused_and_one_with_its_name_els
 
 
 def test_unfinished_files_that_are_no_files_are_left_alone(honest):
-    kinds = {
-        ".part-00001.jsonl.deadbeef.part": link("../beside"),
-        ".part-00001.jsonl.deadbeee.part": os.mkfifo,
-        ".manifest.json.deadbeef.part": Path.mkdir,
-        ".part-00000.jsonl.deadbeef.part": link("/dev/zero"),
-    }
-    for name, make in kinds.items():
+    kinds = [f".part-0000{n}.jsonl.deadbeef.part" for n in range(3)]
+    for name, make in zip(kinds, (link("../beside"), os.mkfifo, Path.mkdir), strict=True):
         make(Path("out", name))
     Path("out/part-00001.jsonl").unlink()
     assert batch().code == 0 and batch("--engine", "dask").code == 0
     assert set(os.listdir("out")) == {*honest, *kinds} and nothing_beside_has_changed()
-
-
-# The folder itself
 
 
 def test_the_folder_may_be_a_link_that_its_user_made(honest):

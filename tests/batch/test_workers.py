@@ -20,7 +20,6 @@ from tests.shell import attn, here, started, wait_for
 
 
 def running(marker: str) -> list[int]:
-    """Return the processes that have this argument."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -127,8 +126,6 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
 
 
 class Task:
-    """A task that has been handed out."""
-
     status = "finished"
 
     def __init__(self, work):
@@ -148,8 +145,6 @@ class Task:
 
 
 class Ended(list):
-    """Tasks that were told of, in the place of a queue."""
-
     put = list.append
 
     def get(self, timeout):
@@ -157,8 +152,6 @@ class Ended(list):
 
 
 class Quick(cluster.Dask):
-    """A cluster of this process."""
-
     def __enter__(self):
         self.ended, self.most, self.client = Ended(), 0, SimpleNamespace(status="running", submit=self.submit)
         return self

@@ -16,6 +16,7 @@ from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors import bundled as vectors
 from tests import small_models as models
+from tests.cli.tables import told as cases
 from tests.parsed import conllu, parsed
 from tests.schema import complaints
 from tests.shell import refused, told
@@ -99,23 +100,20 @@ def test_of_passages_only_what_pronouns_stand_for_is_scored_and_the_right_one_of
         assert one.baseline == one.nearest == 1 and one.hard is None
 
 
-@pytest.mark.parametrize(("rival", "best"), [(-2, 1), (2, 1), (-1, 1), (0, 0)])
-def test_of_distances_that_are_right_as_often_the_nearest_is_the_best_and_then_the_one_ahead(rival, best):
+def test_of_distances_that_are_right_as_often_the_nearest_is_the_best_and_then_the_one_ahead():
     tally = Tally("subject")
-    rows = [(best != 1, frozenset({1})), (best == 1, frozenset({rival}))]
-    for tally.rows in (rows, rows[::-1]):
-        assert (tally.score().baseline, tally.score().hard) == (0.5, 1.0)
+    for rival, best in ((-2, 1), (2, 1), (-1, 1), (0, 0)):
+        rows = [(best != 1, frozenset({1})), (best == 1, frozenset({rival}))]
+        for tally.rows in (rows, rows[::-1]):
+            assert (tally.score().baseline, tally.score().hard) == (0.5, 1.0)
 
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp_path):
-    names = ["subject", "determiner", "object", "modifier"]
-    stack, _ = model(tmp_path, names, layers, zeros)
-    scores = score(stack, models.table(), SENTENCES, silent)
-    # subjects: cat (2) and Dog (0); determiners: The (0) and a (4); objects: dog (5), zebras (2);
-    # modifiers: of cat big (1), of the other cat Big and big (0, 1).
-    wanted = zip(names, (1 / 2, 1 / 2, 0, 1 / 2), (2,) * 4, strict=True)
-    assert [(one.name, one.accuracy, one.count) for one in scores] == [*wanted]
+    stack, _ = model(tmp_path, ["subject", "modifier"], layers, zeros)
+    # Subjects: cat (2) and Dog (0); modifiers: of cat big (1), of the other cat Big and big (0, 1).
+    for one in score(stack, models.table(), SENTENCES, silent):
+        assert (one.accuracy, one.count) == (1 / 2, 2)
 
 
 def test_a_head_that_looks_at_itself_has_no_precision_and_one_without_links_no_accuracy(tmp_path):
@@ -135,9 +133,7 @@ def test_a_head_that_looks_at_itself_has_no_precision_and_one_without_links_no_a
 
 @pytest.fixture
 def files(at):
-    """A folder with a model, its vectors and a treebank."""
-    names = ["relations", "possessor", "subject"]
-    models.write(at / "model.safetensors", models.arrays(3), models.table(), names)
+    model(at, ["relations", "possessor", "subject"])
     (at / "v.txt").write_text(models.typed(models.table()))
     (at / "bank.conllu").write_text(conllu(*BANK))
     return at
@@ -146,45 +142,40 @@ def files(at):
 SCORE = ["learn", "score", "model.safetensors", "bank.conllu", "-e", "v.txt"]
 
 
-@pytest.mark.parametrize("how", [["-f", "json"], ["-f", "jsonl"], ["-o", "out.json"], ["-o", "out.jsonl"]])
-def test_the_json_has_the_shape_that_the_design_states(how, files):
-    out = told(*SCORE, *how)
-    text = out if how[0] == "-f" else (files / how[1]).read_text()
-    if "jsonl" in how[1]:
-        assert text.count("\n") == 1
-    record = json.loads(text)
-    assert list(record.items())[:2] == [("schema", "attn/1"), ("kind", "score")]
+def test_the_json_and_the_table_have_every_head_and_a_model_without_a_relations_name_is_65(files):
+    assert told(*SCORE, "-f", "jsonl").count("\n") == 1 and told(*SCORE, "-o", "out.json") == ""
+    record = json.loads((files / "out.json").read_text())
     assert complaints(record) == []
     assert (record["model"], record["treebank"]) == ("model.safetensors", "bank.conllu")
     assert record["sentences"] == len(BANK)
-    wanted = score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
-    keys = "name accuracy baseline count precision nearest hard content candidates leads".split()  # noqa: SIM905
-    assert [[*head.items()] for head in record["heads"]] == [[*zip(keys, one, strict=True)] for one in wanted]
-    none = record["heads"][1]
-    assert none == dict.fromkeys(Score._fields) | {"name": "possessor", "count": 0, "precision": 0}
-
-
-def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(files):
+    wanted = score(read_model("model.safetensors"), models.table(), SENTENCES, silent)
+    assert [[*head.items()] for head in record["heads"]] == [[*one._asdict().items()] for one in wanted]
+    assert wanted[1]._asdict() == dict.fromkeys(Score._fields) | {
+        "name": "possessor",
+        "count": 0,
+        "precision": 0,
+    }
     rows = [line.split() for line in told(*SCORE).splitlines()[1:4]]
-    scores = score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
-    for row, one in zip(rows, scores, strict=True):
+    for row, one in zip(rows, wanted, strict=True):
         shares = (one.accuracy, one.baseline, one.nearest, one.precision, one.hard, one.content)
         shown = ["–" if share is None else f"{share:.3f}" for share in shares]
         assert row == [one.name, *shown, str(one.count)]
     assert rows[1] == ["possessor", "–", "–", "–", "0.000", "–", "–", "0"]
-    models.write(files / "model.safetensors", models.arrays(2), models.table(), ["one", "two"])
+    model(files, ["one", "two"])
     assert refused(*SCORE, code=65)
 
 
+WRONG = """
+missing.safetensors bank.conllu => 66 missing.safetensors | v.txt bank.conllu => 65 v.txt
+model.safetensors v.txt => 65 v.txt | model.safetensors bank.conllu -o nowhere/out.json => 73 nowhere
+roles bank.conllu => 65 word2vec | model.safetensors bank.conllu -e word2vec => 65 table
+"""
+
+
 def test_what_cannot_be_scored_is_refused(files):
-    for args, code, said in (
-        ("missing.safetensors bank.conllu", 66, "missing.safetensors"),
-        *((names, 65, "v.txt") for names in ("v.txt bank.conllu", "model.safetensors v.txt")),
-        ("roles bank.conllu", 65, "word2vec"),
-        ("model.safetensors bank.conllu -o nowhere/out.json", 73, "nowhere"),
-        ("model.safetensors bank.conllu -e word2vec", 65, "table"),
-    ):
-        assert said in refused("learn", "score", "-e", "v.txt", *args.split(), code=code)
+    for args, end in cases(WRONG):
+        code, said = end.split()
+        assert said in refused("learn", "score", "-e", "v.txt", *args, code=int(code))
 
 
 def test_a_clear_lead_is_the_smallest_from_which_on_four_of_five_are_right_of_links_to_earlier_words():

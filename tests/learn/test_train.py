@@ -6,6 +6,7 @@ import lzma
 import os
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,15 +40,14 @@ TEXT = "\n".join(LINES * 3) + "\n"
 
 
 def trained(tmp_path, name, data, settings=SMALL, output="out.safetensors"):
-    path = tmp_path / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    train_file([str(path)], str(tmp_path / output), settings, lambda stage: None)
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    train_file([str(tmp_path / name)], str(tmp_path / output), settings, lambda stage: None)
     return tmp_path / output
 
 
 def test_the_same_text_and_seed_give_the_same_bytes_packed_or_plain_whatever_the_name(tmp_path):
     first = trained(tmp_path, "text.txt", TEXT, output="a.safetensors").read_bytes()
-    assert trained(tmp_path, "text.txt", TEXT, output="b.safetensors").read_bytes() == first
+    assert trained(tmp_path, "text.txt", TEXT).read_bytes() == first
     assert trained(tmp_path, "text.txt", TEXT, replace(SMALL, seed=4)).read_bytes() != first
     plain = open_table(str(tmp_path / "a.safetensors"))
     for name, pack in (("text.gz", gzip.compress), ("text.xz", lzma.compress), ("text", gzip.compress)):
@@ -74,8 +74,7 @@ def test_a_trained_table_is_lower_cased_most_frequent_first_of_one_length_and_li
     assert order == sorted(order)
     assert found.matrix.dtype == np.float16 and found.length == SMALL.length
     np.testing.assert_allclose(np.linalg.norm(found.matrix[:].astype(float), axis=1), SMALL.length, rtol=2e-3)
-    about = json.loads(found.about["settings"])
-    assert (about["seed"], about["dim"]) == (SMALL.seed, SMALL.dim)
+    assert json.loads(found.about["settings"]).items() >= {"seed": 3, "dim": 8}.items()
     assert found.about["texts"] == "text.txt"
     rare = open_table(str(trained(tmp_path, "text.txt", TEXT, replace(SMALL, min_count=9)))).words()
     assert "bench" in rare and "hammer" not in rare
@@ -129,9 +128,9 @@ def test_finished_vectors_lack_what_all_words_share_and_progress_never_goes_back
 
 def test_a_text_that_cannot_be_learned_from_is_refused_and_nothing_is_written(tmp_path):
     packed, smaller = gzip.compress(TEXT.encode()), lzma.compress(TEXT.encode())
-    wrong = {"empty.txt": b"", "blank.txt": b"\n \n\n", "short.gz": packed[: len(packed) // 2]}
-    wrong |= {"damaged.gz": packed[:20] + bytes(10) + packed[30:], "short.xz": smaller[:-40]}
-    for name, data in (wrong | {"damaged.xz": smaller[:60] + bytes(40)}).items():
+    wrong = {"blank.txt": b"\n \n\n", "short.gz": packed[: len(packed) // 2], "short.xz": smaller[:-40]}
+    wrong |= {"damaged.gz": packed[:20] + bytes(10) + packed[30:], "damaged.xz": smaller[:60] + bytes(40)}
+    for name, data in wrong.items():
         with pytest.raises(InputError):
             trained(tmp_path, name, data)
         assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -161,10 +160,8 @@ def test_the_command_trains_and_says_what_it_wrote(tmp_path, at):
     ran = here("vectors", "train", "text.txt", "-o", "mine.SafeTensors", *options.split())
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "vocabulary" in ran.err and "epoch 2 of 2" in ran.err and "mine.SafeTensors" in ran.err
-    same = trained(tmp_path, "text.txt", TEXT, output="same.safetensors")
-    mine, same = open_table(str(tmp_path / "mine.SafeTensors")), open_table(str(same))
-    assert mine.words() == same.words()
-    np.testing.assert_allclose(mine.matrix[:], same.matrix[:], **CLOSE)
+    same = trained(tmp_path, "text.txt", TEXT)
+    assert Path("mine.SafeTensors").read_bytes() == same.read_bytes()
     assert record("self", "the cat sleeps", "-e", "mine.SafeTensors")["unknown"] == []
 
 

@@ -23,8 +23,6 @@ packed = partial(compress, mtime=0)  # the same tests for each worker
 
 @pytest.fixture
 def read(tmp_path):
-    """Write a treebank and read it."""
-
     def write_and_read(data, name="bank.conllu"):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
         return read_treebank(str(tmp_path / name))
@@ -36,13 +34,7 @@ def columns(number, word="Dogs", governor="0"):
     return "\t".join([number, word, "_", "NOUN", "_", "_", governor, "root", "_", "_"]) + "\n"
 
 
-def test_a_sentence_is_its_words_governors_relations_and_tags_whatever_stands_between_tabs(read):
-    (cat, dogs) = read(TEXT)
-    assert cat.words == ("The", "cat", "sleeps", ".")
-    assert cat.governors == (1, 2, -1, 2), "counted from 0, the root's is -1"
-    assert cat.relations == ("det", "nsubj", "root", "punct")
-    assert cat.tags == ("DET", "NOUN", "VERB", "PUNCT")
-    assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
+def test_a_sentence_is_its_words_and_governors_whatever_stands_between_tabs(read):
     rows = ["0.1 so _", "1 I 4", "2-3 can't _", "2 ca 4", "3 n't 4", "4 swim 0", "4.1 swum _", "4.12 swam _"]
     (found,) = read("".join(columns(*row.split()) for row in rows))
     assert (found.words, found.governors) == (("I", "ca", "n't", "swim"), (3, 3, 3, -1))
@@ -70,25 +62,20 @@ def test_the_same_sentences_come_out_of_every_wrapping(name, text, read):
 
 
 # a name: the text, and the line that is to be named (None where the whole file is to blame)
+WRONG = ("", "_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)  # governors of the second of two words
 MALFORMED = {
     "nine columns": ("".join([ROWS[0], ROWS[1].replace("\t_\n", "\n"), *ROWS[2:]]), 2),
     "eleven columns": ("".join([*ROWS[:3], ROWS[3].replace("\n", "\tx\n"), "\n"]), 4),
-    "spaces for tabs": (ROWS[0].replace("\t", " ") + "\n", 1),
-    "plain words": ("The cat sleeps.\n", 1),
     "numbers from 2": ("# c\n" + columns("2"), 2),
     "an empty word": (columns("1") + columns("2", word=""), 2),
-    "an empty governor": (columns("1", governor="") + "\n" + TEXT, 1),
     "too many words": ("".join(columns(str(i)) for i in range(1, MOST_WORDS + 2)), MOST_WORDS + 1),
-    "nothing": ("", None),
-    "blank lines": ("\n \n\n", None),
-    "comments alone": ("# text\n\n# more\n", None),
+    "comments alone": ("# text\n\n \n# more\n", None),
     "empty rows alone": (columns("1.1") + "\n", None),
-    **{f"number {n!r} at first": (columns(n) + columns("1"), 1) for n in ("0", "one", "", "1-", "-", ".")},
-    **{f"number {n!r} after 1": (columns("1") + columns(n), 2) for n in ("3", "1", "a-b", "1.x", "\ufeff2")},
     **{
-        f"governor {n[:9]!r} of 2": (columns("1") + columns("2", governor=n) + "\n", 2)
-        for n in ("_", "-1", "2", "3", "root", "1.0", "١", "9" * 5000)
+        f"number {n!r}": (columns("1") + columns(n), 2)
+        for n in ("3", "1", "a-b", "1.x", "\ufeff2", "", "1-", ".")
     },
+    **{f"governor {n[:9]!r}": (columns("1") + columns("2", governor=n) + "\n", 2) for n in WRONG},
 }
 
 
@@ -106,10 +93,8 @@ LONG = packed(TEXT.encode() * 50)
 NONSENSE = {
     "short.gz": LONG[:60], "damaged.gz": LONG[:20] + bytes(9) + LONG[29:],
     "short.xz": lzma.compress(TEXT.encode() * 50)[:-30], "utf-16.conllu": TEXT.encode("utf-16"),
-    "zeros": bytes(1 << 20), "every-byte": bytes(range(256)) * 40, "a-line-of-5-MB": b"x" * (5 << 20),
-    "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(), "a-bomb-of-zeros.gz": packed(bytes(1 << 20)) * 64,
-    "5-MB-of-words-in-one-column": columns("1", "x y " * (5 << 18)).encode(),
-    "noise": random.Random(0).randbytes(1 << 18),
+    "a-line-of-5-MB": b"x" * (5 << 20), "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(),
+    "a-bomb-of-zeros.gz": packed(bytes(1 << 20)) * 64, "noise": random.Random(0).randbytes(1 << 18),
 }  # fmt: skip
 
 
@@ -161,8 +146,6 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(kind, read, monkeypa
         read(packed(many.encode()), "bomb.gz")
 
 
-# Passages with marked pronouns
-
 TOKENS = ["Anna", ",", "who", "saw", "Bo", ",", "knew", "she", "liked", "him", "."]
 SHE = {"tokens": TOKENS, "pronoun": 7, "antecedents": [[0, 1]], "candidates": [[0, 1], [4, 5]], "source": "a"}
 HIM = {"tokens": TOKENS, "pronoun": 9, "antecedents": [[4, 5]]}
@@ -204,6 +187,5 @@ def test_a_malformed_record_is_refused_with_its_line(tmp_path):
         *((SHE | {"antecedents": [[0, 12]]}, "antecedents"), (SHE | {"antecedents": [[0]]}, "antecedents")),
         *((SHE | {"antecedents": 3}, "antecedents"), (SHE | {"candidates": [["a", "b"]]}, "candidates")),
     ):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError, match=f"line 2: .*{said}"):
             passages(tmp_path, HIM, record)
-        assert "line 2" in refused.value.message and said in refused.value.message

@@ -1,8 +1,9 @@
-"""Comparing settings: the difference, what moved most, the entropy, and every way to ask for too much."""
+"""Comparing settings, and a text with one of its words swapped: what differs, and every way to ask for too much."""
 
 import csv
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,15 +17,17 @@ from attn_cli.render.ramps import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.render.views.comparison import names_of
 from attn_cli.settings import SHOWN_ONLY
-from attn_cli.teach.compare import VARIED, between, compare, written
+from attn_cli.teach.compare import VARIED, Swap, between, compare, written
+from attn_cli.teach.swap import KeyChange, swap, swapped_keys
 from tests import shell
 from tests.alike import assert_alike
-from tests.cli.tables import told as cases
+from tests.cli.tables import told as cases, typed
 from tests.shell import here, plain, told
 from tests.thorough import like_cases
 
 CAT = "The cat sat on the mat"
 FOX = "The quick brown fox jumped over the lazy dog"
+ROCK = FOX.replace("fox", "rock")
 RANDOM = ("-e", "random")
 
 
@@ -83,7 +86,6 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_rows_of_zeros_have_no_
         pair = record("--vary", f"t=1,{value}")
         assert_alike(change["largest_mover"], pair["largest_mover"])
         assert pair["summary"] in found["summary"]
-    assert "The difference" not in screen("--vary", "t=1,0.5,2")
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
@@ -116,7 +118,6 @@ oov=zero,random => Every word has a vector of its own. | score=scaled,default =>
 layout=in-out,out-in => --layout has an effect only with weights from a file.
 """
 OTHER_TOKENS = """
-oov=skip,zero "the cat blorfs" => only with zero: "blorfs"
 keep-punctuation=no,yes "the, cat" => only with yes: ","
 tokenizer=words,characters ab => only with words: "ab"; only with characters: "a", "b"
 pad_side=left,right "a b" --pad 1 => right has them in another order
@@ -148,9 +149,8 @@ def test_what_changes_nothing_is_told_and_why_and_where_tokens_differ_it_says_wh
         args = ("--vary", vary, *more)
         found = record(*args, text=text)
         assert found["difference"] is None and found["changes"] == []
-        assert which in found["summary"] and "cannot be compared one by one" in found["summary"]
+        assert f"cannot be compared one by one: {which}" in found["summary"]
         assert which in " ".join(screen(*args, text=text).split())
-        assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
 def test_what_cannot_be_varied_is_wrong_usage_the_value_is_named_and_a_variable_is_not_blamed():
@@ -211,22 +211,11 @@ def test_a_long_text_lists_what_moved_and_the_reference_is_named():
     assert which in screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c", width="400")
     summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
     assert "no weight differs; the outputs do, by up to" in summary
-    assert "There is one key, and it gets all the weight." in summary
 
 
-def test_small_matrices_stand_side_by_side_and_files_hold_each_side_and_the_difference(file):
+def test_small_matrices_stand_side_by_side_as_all_bars_or_all_numbers(file):
     more = (*RANDOM, "-f", "csv", "--tokenizer", "whitespace")
-    ran = here("compare", "=a b", "--vary", "mask=none,causal", *more)
-    rows = list(csv.reader(ran.out.splitlines()))
-    assert rows[0] == ["query", "key", "mask=none", "mask=causal", "difference"]
-    assert [row[:2] for row in rows[1:]] == [["'=a", "'=a"], ["'=a", "b"], ["b", "'=a"], ["b", "b"]]
-    assert rows[2][3:] == ["", ""]
-    assert float(rows[3][4]) == float(rows[3][3]) - float(rows[3][2])
-    assert "With mask causal instead of none" in ran.err
-    out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
-    assert {"### score scaled", "### score dot", "## The difference: dot minus scaled"} <= {*out.splitlines()}
-    assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
-    assert {"score scaled", "score dot"} <= {*screen("--vary", "score=scaled,dot", width="40").splitlines()}
+    assert "\n'=a,'=a," in here("compare", "=a b", "--vary", "mask=none,causal", *more).out
     for width in range(20, 100, 4):
         out = screen("--vary", "score=scaled,dot", width=str(width)).split("shades")[0]
         assert len({bool(re.search("[▂▃▄▅▆▇]", part)) for part in out.split("score ")[-2:]}) == 1, width
@@ -296,3 +285,159 @@ def test_each_of_two_texts_is_what_attn_self_gives_and_those_of_as_many_words_ha
     assert_alike(found["difference"], [[b - a for a, b in zip(*rows)] for rows in zip(first, second)])  # noqa: B905
     assert "each vary one thing" in refused("--with", "A dog", "--vary", "t=1,2")
     assert "--with TEXT" in refused()
+
+
+# With a word swapped: both sides are computed, and what of its weight stayed with the place
+
+
+def swapped(*args, text=FOX):
+    return shell.record("explain", text, *args)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(), ("-p", "identity"), ("-p", "roles-deep"), ("-e", "random", "--seed", "3"), ("--head", "mean")],
+)
+def test_each_side_is_what_attn_gives_its_text(more):
+    found = swapped("--swap", "fox=rock", *more)
+    assert_alike(found["records"], [shell.record("self", text, *more) for text in (FOX, ROCK)])
+    assert found["values"] == [FOX, ROCK]
+
+
+def test_the_terms_of_the_row_are_those_of_the_steps_and_what_followed_is_the_weight_before():
+    found = swapped("--swap", "fox=rock", "--steps")
+    (row,) = found["swap"]["rows"]
+    heads = [side["heads"][0] for side in found["records"]]
+    i = row["query_index"]
+    assert row["query"] == row["query_after"] == FOX.split()[i]
+    for j, key in enumerate(row["keys"]):
+        assert (key["key"], key["key_after"], key["key_index"]) == (FOX.split()[j], ROCK.split()[j], j)
+        assert key["weights"] == [head["weights"][i][j] for head in heads]
+        assert key["content"] == [head["scaled_scores"][i][j] for head in heads]
+        assert key["distance"] == [head["position_scores"][i][j] for head in heads]
+    for side in (0, 1):  # weights are the softmax of content + distance
+        exps = [math.exp(key["content"][side] + key["distance"][side]) for key in row["keys"]]
+        assert [key["weights"][side] for key in row["keys"]] == pytest.approx([e / sum(exps) for e in exps])
+    (row,) = swapped("--swap", "fox=rock")["swap"]["rows"]
+    for key in row["keys"]:
+        assert key["distance"][0] == pytest.approx(key["distance"][1], abs=1e-12)
+        is_same = key["content"][0] == pytest.approx(key["content"][1], abs=1e-12)
+        assert is_same == (key["key"] == key["key_after"])
+    for new in ("rock", "table", "slowly", "of"):
+        (row,) = swapped("--swap", f"fox={new}")["swap"]["rows"]
+        key, others = row["keys"][3], row["keys"][:3] + row["keys"][4:]
+        assert key["followed_place"] == min(key["weights"])
+        assert key["followed_place"] + key["followed_content"] == pytest.approx(key["weights"][0])
+        assert {other["followed_place"] for other in others} == {None}
+
+
+def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
+    found = swapped("--swap", "fox=dog", "-q", "fox")
+    shown = [(side["query_rows"], side["query_tokens"]) for side in found["records"]]
+    assert shown == [([3], ["fox"]), ([3], ["dog"])]
+    (row,) = found["swap"]["rows"]
+    assert (row["query"], row["query_after"]) == ("fox", "dog")
+    assert {key["followed_place"] for key in row["keys"]} == {None}
+    assert "(after) No vector for blorf" in here("explain", FOX, "--swap", "fox=blorf").out
+    ran = here("explain", FOX, "--swap", "fox=rock", "-f", "csv", "-q", "jumped")
+    (row,) = swapped("--swap", "fox=rock", "-q", "jumped")["swap"]["rows"]
+    for one, key in zip(csv.DictReader(ran.out.splitlines()), row["keys"], strict=True):
+        assert_alike([float(one[f"distance_{side}"]) for side in ("before", "after")], key["distance"])
+    found = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
+    assert found.traces[1].query_tokens == tuple(ROCK.split())
+    # Of two places of a word that of the largest weight, before or after, is the first; a masked one is the last.
+    pairs = zip((0, 1, 2), (None, (0.3, 0.2), (0.1, 0.5)), strict=True)
+    places = [KeyChange(key, True, both, None, None) for key, both in pairs]
+    sides = (SimpleNamespace(key_tokens=[word] * 3) for word in ("fox", "rock"))
+    ((pair, ordered),) = swapped_keys(places, *sides)
+    assert (pair, [one.key for one in ordered]) == (("fox", "rock"), [2, 1, 0])
+
+
+ANIMAL = "The animal didn't cross the street because it was too tired"
+
+
+def test_words_are_swapped_by_name_or_place_also_in_a_context_and_a_pronoun_is_the_row():
+    text = "the cat saw the dog"
+    assert swapped("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
+    assert swapped("--swap", " 3 = a ", text=text)["values"][1] == "the cat saw a dog"
+    found = swapped("--swap", "a=o", "--tokenizer", "characters", text="cat")
+    assert found["values"] == ["cat", "cot"]
+    found = swapped("--swap", "cat=dog", text="the cat.")
+    assert [side["dropped"] for side in found["records"]] == [["."], ["."]]
+    found = swapped("--swap", "0=she", "--context", "he likes coffee", text="he drinks")["records"][1]
+    assert (found["query_tokens"], found["key_tokens"]) == (["she", "drinks"], ["he", "likes", "coffee"])
+    assert swapped("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
+    found = swapped("--swap", "cat=dog", "--swap", "dog=cat", text=text)
+    assert found["values"][1] == "the dog saw the cat"
+    found = swapped("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
+    sides = [shell.record("cross", "he drinks", f"she likes {one}") for one in ("coffee", "tea")]
+    assert_alike(found["records"], sides)
+    found = swapped("--swap", "tired=wide", text=ANIMAL)
+    assert [side["head"] for side in found["records"]] == ["antecedent"] * 2
+    assert [row["query"] for row in found["swap"]["rows"]] == ["it"]
+    for side, text in zip(found["records"], (ANIMAL, ANIMAL.replace("tired", "wide")), strict=True):
+        one = shell.record("self", text, "-p", "roles-deep", "--head", "antecedent")
+        assert_alike(side["weights"], one["weights"])
+    for more in (("-p", "roles"), ("-q", "cross"), ("--head", "subject")):
+        assert swapped("--swap", "tired=wide", *more, text=ANIMAL)["records"][0]["head"] != "antecedent"
+    assert swapped("--swap", "coffee=tea", text="she likes coffee")["swap"]["rows"][0]["query"] == "likes"
+
+
+LEADS = """
+tired=wide | tired=wide --mask window:9:9 | tired=wide -t 0.5 | tired=wide --score dot | quick=rock -q fox
+fox=rock -q over
+"""
+
+
+@pytest.mark.parametrize("line", typed(LEADS), ids=" ".join)
+def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(line):
+    (row,) = swapped("--swap", *line, text=ANIMAL if line[0] == "tired=wide" else FOX)["swap"]["rows"]
+    lead, keys = row["lead"], row["keys"]
+    before, after = (max(keys, key=lambda one: one["weights"][side])["key_index"] for side in (0, 1))
+    others = [max(one["weights"]) * (one["key_index"] != before) for one in keys]
+    rival = others.index(max(others)) if before == after else after
+    assert (lead["key_index"], lead["rival_index"]) == (before, rival)
+    one, other = keys[lead["key_index"]], keys[lead["rival_index"]]
+    for side in (0, 1):
+        for term in ("content", "distance"):
+            assert lead[term][side] == pytest.approx(one[term][side] - other[term][side])
+        assert lead["sum"][side] == pytest.approx(lead["content"][side] + lead["distance"][side])
+        assert math.exp(lead["sum"][side]) == pytest.approx(one["weights"][side] / other["weights"][side])
+    assert lead["by_query"] + lead["by_keys"] == pytest.approx(lead["content"][1] - lead["content"][0])
+    by = {term: lead[term][1] - lead[term][0] for term in ("content", "distance")}
+    whole = sum(by.values())
+    wanted = max(by, key=lambda term: by[term] * whole) if abs(whole) > 1e-12 else None
+    assert lead["decided"] == wanted and (wanted is None) == (line[0] == "fox=rock")
+
+
+def test_without_a_distance_a_score_or_layers_nothing_follows_the_place_and_there_is_no_lead():
+    (row,) = swapped("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
+    key = row["keys"][3]
+    assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
+    assert row["lead"]["distance"] is None and row["lead"]["sum"] == row["lead"]["content"]
+    (row,) = swapped("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
+    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
+    assert row["keys"][8]["followed_place"] is None
+    (row,) = swapped("--swap", "fox=rock")["swap"]["rows"]
+    assert row["lead"]["by_query"] == pytest.approx(0, abs=1e-12)
+    (row,) = swapped("--swap", "fox=rock", "--score", "cosine")["swap"]["rows"]
+    assert row["lead"]["by_query"] is None
+    for more in (("--head", "mean"), ("--mask", "causal", "-q", "The")):
+        assert swapped("--swap", "fox=rock", *more)["swap"]["rows"][0]["lead"] is None
+
+
+NO_SWAP = """
+foxx=rock => Did you mean fox? | "fox=ice cream" => 'ice cream' is 2 tokens | fox=... => '...' is no token
+fox=fox => by itself | fox => takes OLD=NEW | =rock => takes OLD=NEW | fox= => takes OLD=NEW
+9=rock => from 0 to 8 | fox=rock --swap FOX=dog => twice | fox=rock --only scores => without --only
+fox=rock --versus dog => without --versus | fox=rock --head all => One head is compared
+fox=rock -f npy -o x.npy => no npy form | fox=rock -f code:numpy => no code:numpy form
+fox=blorf --oov skip => --oov skip | foESC[31mx=rock => 'fo^[[31mx' | ESC[31m => '^[[31m' is not that
+"""
+
+
+def test_what_cannot_be_swapped_is_wrong_usage_and_a_text_without_a_token_is_refused_as_anywhere():
+    for line, said in cases(NO_SWAP.replace("ESC", "\x1b")):
+        assert said in shell.refused("explain", FOX, "--swap", *line)
+    swapped, alone = (here("explain", "...", *more) for more in (("--swap", "a=b"), ()))
+    assert (swapped.code, swapped.err) == (alone.code, alone.err) == (65, alone.err)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache, partial
@@ -22,14 +21,10 @@ from tests.alike import assert_alike
 from tests.cli.tables import told as cases
 from tests.fuzz import answers
 from tests.render.document.test_documents import balance
-from tests.schema import SCHEMA, complaints
+from tests.schema import complaints
 from tests.shell import attn, here
-from tests.thorough import like_cases, often
+from tests.thorough import often
 
-FILES = {
-    *(f"{name}.{suffix}" for name in ("exercise", "key") for suffix in ("md", "tex", "html")),
-    *("inputs.json", "answer.json", "exercise.json"),
-}
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
 OF_EVERY_KIND = pytest.mark.parametrize(("mask", "score"), KINDS)
@@ -64,25 +59,9 @@ def solved(given, mask, score):
 
 
 def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_numbers(many):
-    numbers = [json.dumps([one.X, one.W_q, one.W_k, one.W_v]) for one in many]
-    assert len(set(numbers)) == len(many)
-    assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
-    assert exercises.make(7) == exercises.make.__wrapped__(7)
     for seed in range(2):
         made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
         assert len(made) == 1
-    for one in many:
-        X, *W = (np.array(matrix) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
-        Q, K, V = (X @ matrix for matrix in W)
-        scores = Q @ K.T
-        assert X.shape == (len(one.tokens), one.dim) and all(m.shape == (one.dim, one.dim) for m in W)
-        assert len(set(one.tokens)) == len(one.tokens)
-        for given in (X, *W):
-            assert given.dtype.kind == "i" and given.min() >= -1 and given.max() <= 2
-        assert abs(np.array([Q, K, V])).max() <= 6 and scores.min() >= -4 and scores.max() <= 6
-        for matrix in (X, Q, K, V, scores, Q.T, K.T, V.T):  # no row or column is zero, or there twice
-            assert len({tuple(row) for row in matrix.tolist()}) == len(matrix) and matrix.any(axis=1).all()
-        assert all((matrix != matrix.T).any() for matrix in W) and len({str(matrix) for matrix in W}) == 3
     # What a seed draws may change, and the changelog says so then: these are checksums of what attn 1.0 draws.
     chosen = [*many[:12], *many[len(SEEDS) :], make(1, 4, 2), make(2, 4, 2)]
     effect = [effects.make(topic, seed).inputs for topic in TOPICS for seed in (4, 5, 8, 14, 15)]
@@ -91,16 +70,7 @@ def test_every_seed_gives_another_exercise_always_the_same_one_of_small_whole_nu
 
 
 @OF_EVERY_KIND
-def test_words_differ_in_whom_they_look_at_and_every_mistake_shows(many, mask, score):
-    for one in many:
-        weights = solved(one._asdict(), mask, score)["weights"]
-        allowed = [row[: i + 1] if mask == "causal" else row for i, row in enumerate(weights)]
-        free = [row for row in allowed if len(row) > 1]
-        assert max(map(max, free)) < 0.98 and min(map(min, allowed)) > 0.0005
-        assert all(sorted(row)[-1] - sorted(row)[-2] > 1e-6 for row in free), "two keys are strongest"
-        strongest = [row.index(max(row)) for row in allowed]
-        assert any(j != i for i, j in enumerate(strongest))
-        assert mask == "causal" or len(set(strongest)) > 1
+def test_every_mistake_shows(many, mask, score):
     for n, one in enumerate(many[::3]):
         given, found = problem(one._asdict(), mask, score), {}
         for codes in ((), *((code,) for code in answers.possible(given))):
@@ -162,45 +132,15 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
 
 
 @OF_EVERY_KIND
-@like_cases
-def test_the_questions_are_answered_by_the_numbers(mask, score):
-    for seed in range(8):
-        made = make(seed, 2, 3, mask, score)
-        asked = record("--seed", str(seed), "--mask", mask, "--score", score)["questions"]
-        word = re.search('does "(.*)" attend', asked[0]["question"])[1]
-        i = made.tokens.index(word)
-        row = solved(made._asdict(), mask, score)["weights"][i]
-        j = row.index(max(row))
-        name = "Itself" if i == j else f'"{made.tokens[j]}"'
-        assert asked[0]["answer"] == f"{name}: {row[j]:.3f}."
-        other = solved(made._asdict(), mask, "dot" if score == "scaled" else "scaled")["weights"][i][j]
-        assert asked[1]["answer"].startswith("Larger: " if other > row[j] else "Smaller: ")
-        assert f"{other:.3f} instead of {row[j]:.3f}" in asked[1]["answer"]
-        assert ("itself alone" in asked[3]["answer"]) == (mask == "causal")
-
-
-@OF_EVERY_KIND
-def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys_have_none(mask, score):
+def test_the_worksheet_has_a_blank_for_every_number(mask, score):
     made = make(7, 2, 3, mask, score)
     sheet, key = (worksheet_markdown(parts(made, is_key)) for is_key in (False, True))
     blanks = [sum(row.count("______") for row in table) for table in tables(sheet)]
     shapes = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
     assert [n for n in blanks if n] == [shapes[0] - 1, *shapes[1:]]  # less the example
-    assert "____" not in key
-    titles = re.findall(r"^## (\d+)\. ([\w ]+)", sheet, re.M)
-    names = ["Queries", "Keys", "Values", "Scores", *["Scaling"] * (score == "scaled")]
-    names += [*["The mask"] * (mask == "causal"), "Softmax", "Output"]
-    assert titles == [(str(n), name) for n, name in enumerate(names, 1)]
-    assert "attn exercise --seed 7 --dim 2" in sheet and "--key" not in sheet and "attn check" in sheet
-    assert sheet.count("Answer: ____") == 4
-    (sheet, blank), (key, filled) = page(made), page(made, key=True)
-    for root, count in ((blank, 1), (filled, sum(shapes))):
-        boxes = cells(root, "boxes")
-        assert [len(table) for table in boxes] == shapes
-        assert sum(cell != "" for table in boxes for cell in table) == count
-    assert cells(blank, "given") == cells(filled, "given")
-    assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
-    assert "Name:" in sheet and "Name:" not in key
+    assert "____" not in key and sheet.count("Answer: ____") == 4
+    titles = re.findall(r"^## (\d+)\.", sheet, re.M)
+    assert len(titles) == 6 + (score == "scaled") + (mask == "causal")
 
 
 @OF_EVERY_KIND
@@ -210,14 +150,10 @@ def test_the_answers_are_the_formula_s_and_the_answer_sheet_has_a_cell_for_each(
     found, lines = record(*asked), here("exercise", *asked, "-f", "jsonl").out
     assert complaints(found) == [] and lines.count("\n") == 1
     assert (found["dim"], len(found["tokens"]), found["mask"], found["score"]) == (dim, words, mask, score)
-    usual = {"--words": "3", "--mask": "none", "--score": "scaled"}
-    more = [
-        part
-        for pair in zip(asked[4::2], asked[5::2], strict=True)
-        if pair not in usual.items()
-        for part in pair
-    ]
-    assert found["inputs"]["about"] == " ".join(("attn exercise", *asked[:4], *more))
+    about = f"attn exercise {' '.join(asked)}"
+    for usual in (" --words 3", " --mask none", " --score scaled"):
+        about = about.replace(usual, "")
+    assert found["inputs"]["about"] == about
     right = solved(found["inputs"], mask, score)
     assert_alike(found["answers"], right, within=1e-12)
     assert here("exercise", *asked, "-o", "sheet").code == 0
@@ -226,36 +162,9 @@ def test_the_answers_are_the_formula_s_and_the_answer_sheet_has_a_cell_for_each(
     assert json.loads((at / "sheet" / "answer.json").read_text()) == empty
 
 
-def test_the_row_in_full_is_arithmetic_that_holds_and_a_masked_cell_is_a_dash():
-    for seed, (mask, score) in itertools.product(range(4), KINDS):
-        key = worksheet_markdown(parts(make(seed, 2, 3, mask, score), key=True))
-        lines = key.partition("## One row in full")[2].partition("## Questions")[0]
-        held = 0
-        for formula in re.findall("`([^`]*)`", lines):
-            left, sign, right = re.fullmatch(r"(?:\S+ = )?(.*) ([=≈]) (\S+|\[.*\])", formula).groups()
-            python = re.sub(r"√(\d)", r"math.sqrt(\1)", left.replace("×", "*"))
-            python = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", python)
-            value = np.array(eval(python, {"math": math}))
-            wanted = np.array(json.loads(right))
-            most = 0.0055 if len(right.partition(".")[2]) == 2 else 0.02 if "exp" in python else 0.0016
-            assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
-            held += 1
-        assert held >= 6
-    for args in ((7,), (3, 3, 3), (1, 4, 4), (2, 2, 3, "none", "dot")):
-        scale = 1 if "dot" in args else 1 / math.sqrt(make(*args).dim)
-        for x, power in [*zip(*tables(worksheet_markdown(parts(make(*args))))[-4], strict=True)][1:]:
-            exact = round(float(x) / scale) * scale
-            assert abs(float(x) - exact) <= 0.0005 and power == f"{math.exp(exact):.3f}"
-
-
-def test_printing_chooses_the_sheet_or_the_key_the_form_and_its_characters():
+def test_printing_chooses_the_form_and_its_characters():
     plain = here("exercise")
     assert plain.out == here("exercise", "--seed", "0", "-f", "markdown", "-o", "-").out
-    assert plain.out.startswith("# Attention by hand: exercise 0\n")
-    assert here("exercise", "--key").out.startswith("# Attention by hand: exercise 0, the key\n")
-    assert here("exercise", "-f", "latex", "--key").out == worksheet_latex(parts(make(0), key=True))
-    for key in (False, True):
-        assert here("exercise", "-f", "html", *["--key"] * key).out == worksheet_html(parts(make(0), key))
     kinds = (("-f", "html"), ("--mask", "causal"))
     html, text = (attn("exercise", "--key", *kind, env={"PYTHONIOENCODING": "ascii"}) for kind in kinds)
     assert (html.code, text.code) == (0, 0) and (html.out + text.out).isascii() and "&#8730;" in html.out
@@ -269,88 +178,54 @@ def hostile():
     return make(7)._replace(tokens=("\\input{x}", "50%&$#_^~|<td>", "\x1b[31m`‮ 猫😀]"))
 
 
-def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
-    kinds = [(7, 2, 3, *kind) for kind in KINDS] + [(5, *size, "causal", "scaled") for size in SIZES]
-    for name, is_key in itertools.product([make(*kind) for kind in kinds] + [hostile()], (False, True)):
+def test_the_latex_is_balanced_ascii():
+    kinds = [make(7, 2, 3, *kind) for kind in KINDS] + [make(5, *size, "causal") for size in SIZES]
+    for name, is_key in itertools.product([*kinds, hostile()], (False, True)):
         text = worksheet_latex(parts(name, is_key))
         assert balance(text) == 0 and re.sub(r"\\[$]", "", text).count("$") % 2 == 0, name
-        inner: list[str] = []
-        for what, environment in re.findall(r"\\(begin|end)\{(\w+)\}", text):
-            assert what == "begin" or inner.pop() == environment
-            inner += [environment] * (what == "begin")
-        assert inner == [] and text.isascii(), name
+        assert text.isascii(), name
         used = set(",".join(re.findall(r"\\usepackage(?:\[.*?\])?\{(.*?)\}", text)).split(","))
         assert used == {"geometry", "amsmath", "array", "booktabs"}
-        for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
-            last = int(re.search(r"\\cline\{2-(\d+)\}", row)[1])
-            assert len(re.findall(r"(?<!\\)&", row)) == last - 1, name
     assert all(part.text.count("`") % 2 == 0 for part in parts(hostile(), True) if hasattr(part, "text"))
-    sheet, key = (worksheet_latex(parts(make(7), is_key)) for is_key in (False, True))
-    cells = 3 * (3 * 2) + 2 * (3 * 3) + 2 * (3 * 4) + 3 * 2
-    assert sheet.count(r"\cell{$") == 1 and sheet.count(r"\cell{}") == cells - 1
-    assert key.count(r"\cell{$") == cells and key.count(r"\cell{}") == 0
-    assert sheet.count(r"\answerline") == 5 and key.count(r"\answerline") == 1  # one is its definition
 
 
-def page(made, key=False):
-    text = worksheet_html(parts(made, key))
-    return text, ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
-
-
-def cells(root, look=""):
-    """The texts of the cells of all tables of a look, boxes or given."""
-    tables = [table for table in root.iter("table") if look in table.get("class")]
-    return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
-
-
-def test_the_page_has_the_numbers_of_the_other_forms_and_no_form_obeys_a_token():
+def test_no_form_obeys_a_token():
     text = latex_text('say "\\input{x}" 50% --key')
     assert text == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
     for is_key in (False, True):
-        markdown, (text, root) = worksheet_markdown(parts(hostile(), is_key)), page(hostile(), is_key)
+        markdown, text = (write(parts(hostile(), is_key)) for write in (worksheet_markdown, worksheet_html))
+        root = ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
         assert not {"\x1b", "\u202e"} & {*markdown, *text} and "<td>" not in markdown
         for block in re.findall(r"(?:^\|.*\n)+", markdown, re.M):
             assert len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
         tags = "body header h1 h2 p span div table caption thead tbody tr th td code sup"
         assert {element.tag for element in root.find("body").iter()} <= {*tags.split()}
-    made = make(7, 2, 3, "causal")
-    of_markdown = tables(worksheet_markdown(parts(made, key=True)))
-    wanted = [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
-    assert cells(page(made, key=True)[1]) == wanted
-    text, root = page(make(7))
-    for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px"):
-        assert part in root.find("head/style").text
-    assert root.find("head/title").text == "Attention by hand: exercise 7"
-    assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
+        for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px"):
+            assert part in root.find("head/style").text
+        assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    ran = attn("exercise", "--seed", "7", "-o", str(tmp_path / "new" / "sheet7"), env={"PYTHONHASHSEED": "1"})
-    assert (ran.code, ran.out) == (0, "")
-    assert all(file in ran.err for file in FILES)
-    return tmp_path / "new" / "sheet7"
-
-
-def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_not_replaced(folder, tmp_path):
-    assert {path.name for path in folder.iterdir()} == FILES
+def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_not_replaced(tmp_path):
+    folder = tmp_path / "new" / "sheet7"
+    again = ("exercise", "--seed", "7", "-o", str(folder))
+    assert attn(*again, env={"PYTHONHASHSEED": "1"}).code == 0
     forms = {"md": worksheet_markdown, "tex": worksheet_latex, "html": worksheet_html}
     for (is_key, name), suffix in itertools.product(((False, "exercise"), (True, "key")), forms):
         wanted = forms[suffix](parts(make(7), is_key))
         assert (folder / f"{name}.{suffix}").read_text(encoding="utf-8") == wanted
     assert read_given(folder / "inputs.json").ignored == ()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
-    (folder / "exercise.md").write_bytes(before["exercise.md"] + b"mine")
-    assert "exercise.md" in shell.refused("exercise", "--seed", "7", "-o", str(folder), code=73)
-    (folder / "exercise.md").write_bytes(before["exercise.md"])
-    (folder / "answer.json").write_text('{"q": [[1, 2]]}')
-    err = shell.refused("exercise", "--seed", "7", "-o", str(folder), code=73)
-    assert "answer.json" in err and "--force" in err
-    assert here("exercise", "--seed", "8", "-o", str(folder)).code == 73
-    assert (folder / "answer.json").read_text() == '{"q": [[1, 2]]}'
-    assert all((folder / name).read_bytes() == text for name, text in before.items() if name != "answer.json")
-    assert here("exercise", "--seed", "7", "-o", str(folder), "--force").code == 0
+    assert here(*again).code == 0, "the same exercise replaces nothing"
+    for name in ("exercise.md", "answer.json"):
+        (folder / name).write_bytes(before[name] + b"mine")
+        err = shell.refused(*again, code=73)
+        assert name in err and "--force" in err
+        assert here("exercise", "--seed", "8", "-o", str(folder)).code == 73
+        mine = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert mine == before | {name: before[name] + b"mine"}
+        (folder / name).write_bytes(before[name])
+    (folder / "key.md").write_text("mine")
+    assert here(*again, "--force").code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (tmp_path / "file").write_text("")
     (tmp_path / "full" / "key.md").mkdir(parents=True)
@@ -365,6 +240,9 @@ def test_a_folder_gets_the_sheet_the_key_and_data_and_what_a_student_wrote_is_no
 
 WRONG = """
 --seed -1 => from 0 to 9,223,372,036,854,775,807. | --seed 9223372036854775808 => --seed cannot be | --seed x => --seed
+--topic norm --mask causal => takes none of | --topic logit --score dot => takes none of
+--topic norm --dim 3 => takes none of | --topic logit --words 2 => takes none of
+--topic norm --seed -1 => --seed cannot be -1 | --topic logit --seed 99999999999999999999999 => --seed cannot be
 --dim 1 => from 2 to 4: more | --dim 5 => from 2 to 4 | --words 1 => from 2 to 4 | --words 5 => from 2 to 4
 --mask window:1 => causal | --score cosine => scaled | -f csv => markdown | --force => -o DIR
 -o sheet.TEX => folder | -o sheet --key => --key | -o sheet -f latex => -f | 7 => 7
@@ -377,10 +255,6 @@ def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
     assert list(at.iterdir()) == []
     found = record()
     assert "`" not in json.dumps(found["questions"])
-    known = SCHEMA["$defs"]["exercise"]["properties"]
-    assert set(found) == set(known)
-    for key in ("inputs", "answers"):
-        assert set(found[key]) == set(known[key]["properties"])
     for one in (found, found["inputs"], found["answers"]):
         for key in [*one]:
             kept = one.pop(key)
@@ -394,8 +268,6 @@ def test_wrong_usage_is_one_line_and_a_record_has_every_key_of_the_schema(at):
     found["inputs"]["X"][0][0] = 0.5
     assert complaints(found)
 
-
-# On what comes of the weights
 
 TOPICS = ("norm", "logit")
 OF_BOTH = pytest.mark.parametrize("topic", TOPICS)
@@ -433,16 +305,8 @@ def test_every_seed_is_a_small_exercise_of_its_own_with_the_right_answers(topic)
             assert left[strongest] == best and (left != best).sum() == 1, one.command
 
 
-OF_ATTENTION = """
---mask causal => takes none of | --score dot => takes none of | --dim 3 => takes none of | --words 2 => takes none of
---seed -1 => --seed cannot be -1 | --seed 99999999999999999999999 => --seed cannot be
-"""
-
-
 @OF_BOTH
 def test_a_sheet_has_a_blank_for_every_number_but_the_example_and_its_key_none(topic):
-    for args in cases(OF_ATTENTION):
-        assert args[1] in shell.refused("exercise", "--topic", topic, *args[0])
     made = effects.make(topic, 7)
     asked = sum(len(row) for step in made.answers.values() for row in step)
     text, key = (worksheet_markdown(effect_parts(made, is_key)) for is_key in (False, True))

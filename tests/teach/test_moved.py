@@ -21,7 +21,7 @@ GPT = "h.1.attn.c_attn.weight"
 @pytest.fixture
 def decoders(tmp_path):
     """Two models that differ in the queries of head 1 of layer 1 alone."""
-    changed = {name: array.copy() for name, array in by_hand.gpt2().items()}
+    changed = by_hand.gpt2()
     changed[GPT][:, 4:8] *= -1
     return by_hand.small_gpt2(tmp_path / "base"), by_hand.small_gpt2(tmp_path / "tuned", changed)
 
@@ -87,8 +87,7 @@ def test_the_one_head_that_was_changed_is_named_with_the_next_words_that_differ_
 
 def test_more_than_ten_heads_stand_in_the_order_of_their_numbers(tmp_path):
     n, d = 12, 24
-    base = by_hand.gpt2(d=d)
-    changed = {name: array.copy() for name, array in base.items()}
+    base, changed = by_hand.gpt2(d=d), by_hand.gpt2(d=d)
     changed[GPT][:, 4:6] *= -1  # the queries of head 2
     sides = []
     for name, tensors in (("base", base), ("tuned", changed)):

@@ -53,7 +53,7 @@ def test_training_and_the_program_compute_the_same_weights(torch, little):
     sentences = read_treebank(str(little / "train.conllu"))
     trainer = DeepTrainer(table, ["subject", "object", "previous"], sentences, dev, settings)
     trainer.epoch(0, lambda stage: None)
-    stack = as_written(trainer, little / "model.safetensors", little, settings)
+    stack = as_written(trainer, little / "model.safetensors")
     assert stack.layers == 3
     batch = trainer.words.batch(trainer.dev)
     theirs = trainer.learner.weights(batch)

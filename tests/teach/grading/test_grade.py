@@ -14,9 +14,9 @@ from attn_cli.teach.submission import read_submission, submission_from
 from tests import shell
 from tests.alike import assert_alike
 from tests.cli.tables import told as cases, typed
-from tests.schema import SCHEMA, complaints
+from tests.schema import complaints
 from tests.shell import attn, here, refused
-from tests.thorough import like_cases, often
+from tests.thorough import often
 
 
 def numbers(seed, *shape):
@@ -54,7 +54,6 @@ def check(*args, **env):
 
 
 def told(*args):
-    """The one record that `attn check ARGS -f json` prints."""
     ran = check(*args, "-f", "json")
     assert ran.code in (0, 1) and ran.err == ""
     record = json.loads(ran.out)
@@ -64,7 +63,6 @@ def told(*args):
 
 
 def judged(*args, **answer):
-    """The record of one answer, of these steps."""
     return told(save("a.json", **answer), *args)
 
 
@@ -73,11 +71,9 @@ def is_right(*args, **answer):
 
 
 def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explain_is_wrong():
-    for step, matrix in STEPS.items():
-        record = judged(**{step: matrix})
-        assert record["ok"] and [one["step"] for one in record["compared"]] == [step]
-    for digits in (2, 3, 4):
-        assert is_right(**{name: np.round(one, digits) for name, one in STEPS.items()})
+    for digits in (2, 3, 4, 17):
+        record = judged(**{name: np.round(one, digits) for name, one in STEPS.items()})
+        assert record["ok"] and [one["step"] for one in record["compared"]] == [*STEPS]
     weights = np.round(WEIGHTS, 3)
     weights[1, 2] += 0.002
     record = judged(weights=weights)
@@ -87,9 +83,7 @@ def test_right_steps_are_right_at_any_rounding_and_what_rounding_does_not_explai
     assert not is_right("--tol", "1e-5", weights=WEIGHTS + 1e-4)
     assert check(save("b.json", weights=UNDIVIDED), "-o", "verdict.json") == (1, "", "")  # into a file
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
-    for guess in (np.zeros((3, 4)), np.full((3, 4), 0.5), np.eye(3, 4), np.full((3, 4), 0.25)):
-        assert not is_right(weights=guess)
-        assert not is_right(output=np.round(guess)[:, :1].repeat(5, axis=1))
+    assert not is_right(weights=np.zeros((3, 4))) and not is_right(output=np.zeros((3, 5)))
     q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
     save("right.json", Q=q, K=K, V=V, **TOKENS)
     weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
@@ -184,7 +178,6 @@ def test_the_first_step_that_differs_is_named_with_its_cell_or_its_shape_and_wha
         assert (record["expected_shape"], record["got_shape"]) == ([3, 4], [*shape])
         said = "Transposed, it would" if shape == (4, 3) else "(3, 4) is right"
         assert said in record["message"] and str(shape) in record["message"]
-    # A square one that was turned round is told, too.
     save("right.json", Q=Q, K=K[:3], V=V[:3])
     record = judged(scores=(Q @ K[:3].T).T)
     assert "Transposed, it would" in record["message"] and record["expected_shape"] is None
@@ -196,16 +189,12 @@ SHIPPED = Path(__file__).parents[3] / "data" / "examples"
 COFFEE = json.loads((SHIPPED / "coffee.json").read_text())
 
 
-@pytest.mark.parametrize("head", ["mean", "all", "0", "1"])
-@pytest.mark.parametrize("steps", [(), ("--steps",)])
-def test_attn_s_own_json_is_a_right_answer_whichever_head_it_shows(head, steps):
-    assert here("example", "coffee", "--heads", "2", "--head", head, *steps, "-o", "a.json").code == 0
+def test_attn_s_own_json_is_right_whichever_head_it_shows_and_compared_with_as_it_was_made():
     save("right.json", **COFFEE | {"heads": 2})
-    assert told("a.json")["ok"]
-    assert not steps or here("check", "a.json", "--expect", "a.json").code == 0
-
-
-def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_own_x():
+    for head, steps in product(("mean", "all", "0", "1"), ((), ("--steps",))):
+        assert here("example", "coffee", "--heads", "2", "--head", head, *steps, "-o", "a.json").code == 0
+        assert told("a.json")["ok"]
+        assert not steps or here("check", "a.json", "--expect", "a.json").code == 0
     own = shell.record("example", "coffee", "-t", "0.5", "--steps")
     save("right.json", **own)
     X, W_q, W_k, W_v = (np.array(COFFEE[name]) for name in ("X", "W_q", "W_k", "W_v"))
@@ -242,18 +231,13 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
     record = judged("--head", "1", weights=weights[1] + 0.1, output=(weights[1] + 0.1) @ v[1])
     assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
-    shapes = {"q": [3, 4], "scores": [2, 3, 3], "weights": [3, 3], "output": [3, 2]}
-    for step, shape in shapes.items():
+    for step, shape in {"q": [3, 4], "scores": [2, 3, 3], "weights": [3, 3], "output": [3, 2]}.items():
         assert judged(**{step: [[1.0]]})["expected_shape"] == shape
     assert judged("--head", "all", output=[[1.0]])["expected_shape"] == [2, 3, 2]
     assert told("all.json", "--head", "all")["head"] == "all"
     record = judged("--head", "all", scores=[m + 1 for m in masked])
     assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
     assert "There is no head '7'" in check("one.json", "--head", "7").err
-    save("right.json", Q=X, K=X[:, ::-1], V=X * 2, heads=2, mask="causal")
-    heads = shell.record("compute", "right.json", "--head", "all", "--steps")["heads"]
-    outputs = np.concatenate([np.array(head["output"]) for head in heads]).round(3)  # one above the other
-    assert judged(output=outputs)["likely"] == "heads-not-averaged"
     save("right.json", **shell.record("self", "The cat sees it", "--head", "all", "--steps"))
     save("a.json", **shell.record("self", "The cat sees it", "--head", "subject"))
     record = told("a.json")
@@ -268,7 +252,6 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert not is_right(output=layer + 0.1)
     assert is_right(output=layer) and is_right(output=np.mean(outputs, axis=0))
     assert not is_right("--head", "all", output=layer)
-    # The layer's output has the shape of a head's.
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o[:, :2])
     assert judged(output=layer[:, :2] + 9)["expected"] == pytest.approx(np.mean(outputs, axis=0)[0, 0])
 
@@ -334,12 +317,6 @@ def test_several_answers_are_one_object_a_line_each_or_a_table_with_their_explan
     ran = check(*several(), "-f", "jsonl")
     assert_alike([json.loads(line) for line in ran.out.splitlines()], record["checks"])
     assert told("one.json", "one.json")["ok"]
-    defs = SCHEMA["$defs"]
-    of_one = defs["check"]["properties"]
-    assert set(record) == set(defs["checks"]["properties"])
-    assert all(set(one) == set(of_one) for one in record["checks"])
-    steps = {tuple(sorted(step)) for one in record["checks"] for step in one["compared"]}
-    assert steps == {tuple(sorted(of_one["compared"]["items"]["properties"]))}
     save("right.json", Q=[[2.0, 0, 0, 0]], K=[[1.0, 0, 0, 0], [0, 0, 0, 0]], V=[[2.0, 0, 0, 0], [0, 0, 0, 0]])
     name = save("a" * 60 + ".json", weights=softmax(np.array([[2.0, 0.0]])))
     shown = check(name, name, "--width", "40").out
@@ -354,16 +331,12 @@ def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
     named = f"{', '.join(missing[:5])} and 2 more"
     said = f"attn: 7 of 8 answers could not be read: {named}. The verdicts on the others stand.\n"
     assert check(*missing, "one.json").err == said
-    assert [check(*both).code for both in (missing[:2], ("bad.json", *missing), (*missing, "bad.json"))] == [
-        66,
-        65,
-        66,
-    ]
+    both = missing[:2], ("bad.json", *missing), (*missing, "bad.json")
+    assert [check(*files).code for files in both] == [66, 65, 66]
     for missing, code in (("bad.json", 65), ("none.json", 66)):
         ran = check(missing, *files)
         assert ran.code == code and "unreadable" in ran.out and "no-scaling" in ran.out
-        told = f"attn: 1 of 4 answers could not be read: {missing}. The verdicts on the others stand.\n"
-        assert ran.err == told
+        assert ran.err.startswith(f"attn: 1 of 4 answers could not be read: {missing}. ")
         ran = check(missing, *files, "-f", "json")
         record = json.loads(ran.out)
         assert complaints(record) == [] and json.loads(ran.err)["error"]["code"] == code
@@ -446,16 +419,13 @@ def test_damaged_files_are_judged_or_refused_and_tokens_and_names_not_obeyed():
     assert told(name)["file"] == name
 
 
-@pytest.mark.parametrize("width", [20, 40, 80])
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-@like_cases
-def test_no_line_is_wider_than_the_terminal(width, encoding):
+def test_no_line_is_wider_than_the_terminal():
     files = several()
-    env = {"COLUMNS": str(width), "PYTHONIOENCODING": encoding}
-    for chosen in (files, files[1:2]):
+    for width, encoding, chosen in product((20, 40), ("ascii", "utf-8"), (files, files[1:2])):
+        env = {"COLUMNS": str(width), "PYTHONIOENCODING": encoding}
         shown = attn("check", *chosen, "--expect", "right.json", env=env)
         assert shown.err == "" and max(map(len, shown.out.splitlines())) <= max(width, 24)
-        assert "no-scaling" in shown.out or "no-" in shown.out
+        assert "no-" in shown.out
 
 
 def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
@@ -471,11 +441,7 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
         first, *others = np.round(matrix, 3).tolist()
         return [first, *([None] * len(first) for _ in others)]
 
-    found = judged(weights=half(WEIGHTS))
-    assert (
-        "Of 12 cells in weights, 8 cells are not filled in. What is filled in is right." in found["message"]
-    )
-    assert (found["likely"], found["candidates"]) == (None, [])
+    assert "Of 12 cells in weights, 8 cells are not filled in." in judged(weights=half(WEIGHTS))["message"]
     record = judged(scores=half(SCORES), weights=UNDIVIDED)
     assert (record["step"], record["likely"]) == ("weights", "no-scaling")
     assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
@@ -489,7 +455,6 @@ def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
         assert (record["ok"], record["likely"], record["candidates"]) == (False, None, [])
         assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 5  # and one is masked
         assert "What is filled in is right." in record["message"]
-    assert check("a.json", "b.json").out.count("unfinished") == 2
 
 
 def test_a_key_that_contradicts_itself_is_refused_and_worked_examples_and_attn_s_own_json_are_right():
@@ -512,6 +477,14 @@ def test_a_key_that_contradicts_itself_is_refused_and_worked_examples_and_attn_s
         assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
         ran = here("check", "own.json", "--expect", "own.json")
         assert ran.code == 0, (args, steps, ran)
+    other = {"W_q": numbers(3, 6, 4), "W_k": numbers(4, 6, 4), "W_v": numbers(5, 2, 4), "b_k": numbers(6, 6)}
+    other |= {"W_o": numbers(7, 5, 2), "b_o": numbers(8, 5), "mask": "causal-bottom-right", "softcap": 0.7}
+    save("given.json", X=numbers(1, 3, 4), context=numbers(2, 2, 4), heads=2, layout="out-in", **other)
+    save("right.json", Q=Q, K=K, V=V, position_scores=numbers(4, 3, 4), score="cosine")
+    for name, more in (("given.json", ("--head", "mean")), ("right.json", ())):
+        own = here("compute", name, "-t", "0.5", *more, "--steps", "-f", "json", "-o", "own.json")
+        ran = here("check", "own.json", "--expect", name, "-t", "0.5", "--tol", "0", "-f", "json")
+        assert own.code == 0 and json.loads(ran.out)["ok"], ran
     own = shell.record("self", "hot black coffee", "-q", "hot", "--steps")
     assert_alike(shell.record("compute", save("own.json", **own))["weights"], own["weights"])
 
