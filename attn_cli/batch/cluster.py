@@ -156,7 +156,8 @@ class Dask:
             if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("attn_cli"):
                 hint = "On each of its machines: pip install 'attn-cli[dask]'"
                 raise MissingExtra(f"A worker of {visible(str(self.scheduler))} has no attn.", hint) from None
-            if self.client.status != "running" or "Cancelled" in type(error).__name__:
+            is_cut = any(word in type(error).__name__ for word in ("Cancelled", "CommClosed"))
+            if is_cut or self.client.status != "running":  # the client may not have noticed yet
                 raise self._lost() from None
             raise
 

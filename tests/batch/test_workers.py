@@ -170,6 +170,7 @@ def fail(number, error=None):
 OF_CLUSTERS = (
     (type("KilledWorker", (Exception,), {})("x"), "The workers of one part died, one after the other."),
     (type("FutureCancelledError", (Exception,), {})("x"), "The local cluster was lost."),
+    (type("CommClosedError", (Exception,), {})("x"), "The local cluster was lost."),
     (ModuleNotFoundError("x", name="attn_cli.core"), "has no attn"),
     (ModuleNotFoundError("x", name="numpy"), "^x$"),
     *((OSError(28, "No space left"), "A worker cannot go on: No space left"), (None, "of 1")),
