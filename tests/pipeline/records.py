@@ -1,4 +1,4 @@
-"""What the tests of this folder share: the records that attn prints, checked by the schema, and small files."""
+"""What the tests of this folder share: the records that attn prints, checked by the schema, and a small model."""
 
 import json
 
@@ -8,7 +8,7 @@ import numpy as np
 from tests.models.checkpoints.by_hand import word_pieces
 from tests.models.checkpoints.test_parity import made
 from tests.schema import COMPLETE
-from tests.shell import here
+from tests.shell import told
 
 VALIDATOR = jsonschema_rs.validator_for(COMPLETE)
 IDS = [2, 5, 6, 7, 8, 9, 10, 3]
@@ -46,16 +46,3 @@ def rolled_up_to(layers, last):
 
 def record(*args, **more):
     return checked(json.loads(told(*args, "-f", "json", **more)))
-
-
-def told(*args, **more):
-    ran = here(*args, **more)
-    assert ran.code == 0, ran.err
-    return ran.out
-
-
-def written(path, record):
-    given = {key: M for key, M in record.items() if M is not None}
-    plain = {key: M.tolist() if isinstance(M, np.ndarray) else M for key, M in given.items()}
-    path.write_text(json.dumps(plain))
-    return path.name

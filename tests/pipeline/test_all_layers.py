@@ -16,8 +16,8 @@ from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline import records
-from tests.pipeline.records import attentions, checked, model_of, record, rolled_up_to, told
-from tests.shell import attn, here, refused
+from tests.pipeline.records import attentions, checked, model_of, record, rolled_up_to
+from tests.shell import attn, here, refused, told
 
 TEXT = "dabca"
 CATS = "the cats walking home"
@@ -264,7 +264,7 @@ def test_every_head_a_page_and_a_figure_have_words(bert, at):
     shown = here("heads", CATS, "-m", bert, "--join-pieces", "--hide-special")
     assert "attn heads TEXT -m DIR --join-pieces --hide-special --layer 0" in " ".join(shown.out.split())
     assert "Hidden: [CLS], [SEP]. Rows are not renormalised." in shown.out
-    told("self", CATS, "-m", bert, "--join-pieces", "--figure", "links", "-o", "figure.svg")
+    here("self", CATS, "-m", bert, "--join-pieces", "--figure", "links", "-o", "figure.svg")
     drawn = (at / "figure.svg").read_text()
     assert "walking" in drawn and "##ing" not in drawn
 

@@ -11,8 +11,8 @@ from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.sources.text import trace_text
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
-from tests.pipeline.records import record, told as printed_by
-from tests.shell import attn, here
+from tests.pipeline.records import record
+from tests.shell import attn, here, told as printed_by
 
 TEXT, WITH_MEAN = "The cat sat on the", ("--knock-out-with", "mean")
 

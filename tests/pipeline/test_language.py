@@ -18,8 +18,8 @@ from attn_cli.settings import usual
 from attn_cli.vectors import bundled as vectors
 from attn_cli.vectors.lookup import embed
 from tests.alike import FLOAT32, assert_alike
-from tests.pipeline.records import record, told
-from tests.shell import attn, here, refused
+from tests.pipeline.records import record
+from tests.shell import attn, here, refused, told
 
 LANGUAGE = Settings(projection="language")
 MODEL = ("-p", "language")

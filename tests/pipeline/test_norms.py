@@ -11,8 +11,8 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints.by_hand import GEMMA2, gemma2, saved, small_bert, small_gpt2, small_gpt_oss
 from tests.models.checkpoints.norms import same_as_by_vectors
-from tests.pipeline.records import record, told
-from tests.shell import refused
+from tests.pipeline.records import record
+from tests.shell import refused, told
 
 CAT = "the cat sat on the mat"
 
@@ -29,7 +29,7 @@ def test_the_vectors_sum_to_what_w_o_makes_and_their_lengths_are_the_norms(kind,
 @pytest.mark.usefixtures("tokenizers")
 def test_the_json_has_norms_beside_the_weights_and_the_page_of_numbers_has_them_in_their_place(tmp_path):
     folder = small_bert(tmp_path)
-    of = ("self", "the cat sat", "-m", folder, "--layer", "1")
+    of = ("self", "the cat walk", "-m", folder, "--layer", "1")
     plain, found = record(*of, "--head", "all", "--steps"), record(*of, "--head", "all", "--measure", "norm")
     assert plain["norms"] is None and plain["measure"] == "weight" and plain["heads"][0]["norms"] is None
     assert found["weights"] == plain["weights"] and found["norms"] == found["heads"][0]["norms"]

@@ -9,8 +9,8 @@ import pytest
 
 from attn_cli.settings import Settings
 from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
-from tests.pipeline.records import record, rolled_up_to, told
-from tests.shell import refused
+from tests.pipeline.records import record, rolled_up_to
+from tests.shell import refused, told
 from tests.small_models import trace_checkpoint
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
