@@ -10,7 +10,7 @@ from attn_cli import Settings
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.sources.text import trace_text
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.pipeline.records import record
 from tests.shell import attn, here, told as printed_by
 
@@ -126,12 +126,3 @@ def test_without_its_network_a_layer_adds_what_its_heads_gave(models):
     x = made["wte.weight"][[3, 0, 1, 2, 0]] + made["wpe.weight"][:5] + np.array(below["layer_output"])
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(out["x_query"], x * made["h.1.ln_1.weight"] + made["h.1.ln_1.bias"], atol=1e-4)
-
-
-def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tokenizers, tmp_path):
-    model = small_bert(tmp_path / "bert")
-    told = ("the cats walking", "-m", model, "--layer", "1", "--knock-out", "0.0", "--knock-out", "0.mlp")
-    out = record("self", *told, "--knock-out-with", "mean", "--join-pieces", "-t", "2", "--without", "the")
-    assert out["query_tokens"][2:4] == ["cats", "walking"]
-    said = "what they give is their mean over the text (of a network, zero), and all"
-    assert any(f"Head 0.0 and the network of layer 0 are knocked out: {said}" in one for one in out["notes"])

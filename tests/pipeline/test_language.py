@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
 from attn_cli.learn import language_score
 from attn_cli.learn.language_score import perplexity
@@ -124,12 +123,9 @@ def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
     assert [one["place"] for one in padded["next_words_at"]] == [*places]
 
 
-def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_does():
+def test_other_commands_name_words_where_they_are_asked_to():
     assert trace_self(TEXT, LANGUAGE).next_words is None
     assert len(trace_self(TEXT, Settings(projection="language", next=2)).next_words.words) == 2
-    with pytest.raises(UsageError, match="--next-at needs a model that says what comes next") as error:
-        trace_masked(TEXT, Settings(head="subject", next_at="all"))
-    assert error.value.option == "--next-at"
 
 
 def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tmp_path):
@@ -144,20 +140,6 @@ def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tm
         # As a process of its own does it: with more threads of BLAS, the last digits differ.
         alone, found = json.loads(attn("masked", text, *MODEL, "-f", "json").out), json.loads(line)
         assert found == {name: alone[name] for name in found} and "next_words" in found
-
-
-def test_self_holds_the_mask_and_a_page_of_two_texts_is_refused():
-    assert trace_self(TEXT, LANGUAGE).mask_name == MASK
-    assert "it has no second text" in refused("page", "The cat", "--context", "a dog", *MODEL)
-
-
-def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
-    bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
-    assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
-    assert_alike(bare.next_words, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
-    for mask, cheats in (("window:1", True), ("window:2:0", False), ("causal", False)):
-        notes = trace_masked(TEXT, Settings(projection="language", mask=mask)).notes
-        assert any(f"Under {mask} language cheats" in note for note in notes) == cheats
 
 
 def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_them():
@@ -208,26 +190,6 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
         assert any(name in note for note in found["notes"])
 
 
-def test_an_unknown_head_is_answered_with_those_of_every_layer_and_one_of_another_with_its_layer():
-    stack, said = bundled("language"), refused("masked", TEXT, *MODEL, "--head", "previos")
-    assert "There is no head 'previos' in language. Did you mean previous?" in said
-    hint = said.partition("Heads are ")[2]
-    first = {re.sub(r"-\d+$", "", name) for name in stack.facts["scores"]}
-    assert first >= {"previous", "induction"}
-    assert set(hint.split(", ")[: len(first)]) == first, "before those of the same kind"
-    count = len(stack.head_names(stack.layers - 1))
-    assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
-    for layer in map(str, range(stack.layers)):
-        assert told("masked", TEXT, *MODEL, "--head", str(count - 1), "--layer", layer)
-    for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
-        asked, right = ("self", TEXT, "-p", model, "--head", head, "--layer"), bundled(model).layer_of(head)
-        said = refused(*asked, str(layer))
-        assert f"no head '{head}' in layer {layer} of {model}" in said
-        assert f"It is in layer {right}: try --layer {right}." in said
-        assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in said
-        assert told(*asked, str(right))
-
-
 def test_the_main_head_is_shown_or_the_first_of_a_layer_and_at_most_50_words():
     main, shown = bundled("language").facts["main"], trace_self(TEXT, LANGUAGE)
     assert f"[default: {usual('head')}; {main} with -p language; else" in flat(here("masked", "--help").out)
@@ -235,6 +197,7 @@ def test_the_main_head_is_shown_or_the_first_of_a_layer_and_at_most_50_words():
     with_layer = trace_self(TEXT, replace(LANGUAGE, layer=1))
     assert with_layer.shown.name == with_layer.head_names[0]
     assert trace_self(TEXT, replace(LANGUAGE, head="3")).projection.layer == 2
+    assert trace_self(TEXT, replace(LANGUAGE, head="7", layer=0)).shown.name == "article"
     assert trace_self(TEXT, Settings(projection="roles-deep")).shown.name == "relations"
     assert refused("masked", TEXT, *MODEL, "--next", "51")
 

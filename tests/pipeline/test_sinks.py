@@ -40,18 +40,6 @@ def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(tempe
     assert {one["temperature_95"] for one in found["diagnostics"]} == {None}  # the rest goes to the sink
 
 
-@pytest.mark.parametrize("temperature", [1, 2])
-def test_a_row_by_hand_has_the_sink_in_its_sum(temperature, folder):
-    screen = told("explain", TEXT, "-m", folder, "-q", "c", "-t", str(temperature), "--width", "80")
-    sunk, total = (
-        [float(number) for number in re.search(rf"^{name}[ …]+([\d.]+) +([\d.]+)", screen, re.M).groups()]
-        for name in (r"\(sink\)", "sum")
-    )
-    assert sunk[0] == pytest.approx(math.exp(sink_of(1, 0) / temperature), rel=1e-3)
-    assert total[1] == 1 and sunk[1] == pytest.approx(sunk[0] / total[0], abs=2e-4)
-    assert "exp / (sum of exps + exp(sink)); rows sum to 1 with the sink" in " ".join(screen.split())
-
-
 def test_no_screen_says_that_rows_sum_to_one(folder):
     commands = (
         "self --steps|explain|explain --steps|self --head all|masked --next 0|self -f bars|self --head mean|"
@@ -62,10 +50,6 @@ def test_no_screen_says_that_rows_sum_to_one(folder):
         said = re.sub(r"rows sum to 1 with the sink", "", screen)
         assert not re.search(r"sums? to (one|1)\b", said), command
         assert "sink" in screen, command
-    table = told("self", TEXT, "-m", folder, "-q", "c", "--width", "80")
-    taken = float(re.search(r"The sink takes ([\d.]+) of the row of", table)[1])
-    weights = record("self", TEXT, "-m", folder)["weights"]
-    assert taken == pytest.approx(1 - sum(weights[3]), abs=1e-3)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -91,6 +75,8 @@ def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
         np.testing.assert_allclose(again["sink"], own["sink"], atol=1e-9)
         assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in own["heads"]]
     assert "sink" in refused("check", file, "--expect", file, code=65)
+    screen = told("show", file, "--head", "1")
+    assert "The sink takes" in screen and "shown as they are" not in screen
 
 
 def test_long_texts_lose_as_much_to_the_sink(folder):
@@ -110,12 +96,6 @@ def test_a_sink_beyond_the_dtype_is_refused(sink, share, tmp_path):
     assert record("compute", str(file))["sink"] == [share]
 
 
-def test_what_sinks_leave_is_not_said_to_be_given_so(folder, tmp_path):
-    told("self", TEXT, "-m", folder, "--steps", "-f", "json", "-o", str(tmp_path / "record.json"))
-    screen = told("show", str(tmp_path / "record.json"))
-    assert "The sink takes" in screen and "shown as they are" not in screen
-
-
 def test_the_formula_of_a_rollout_gives_its_numbers(folder):
     means = (record("self", TEXT, "-m", folder, "--head", "mean", "--layer", n)["weights"] for n in "01")
     rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
@@ -123,7 +103,6 @@ def test_the_formula_of_a_rollout_gives_its_numbers(folder):
     np.testing.assert_allclose(record(*rolled)["weights"], expected, atol=1e-9)
     screen = " ".join(told(*rolled).split())
     assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
-    assert "Sinks take a part of each layer's rows; these weights leave that out." in screen
 
 
 def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_shares(folder):
@@ -135,14 +114,6 @@ def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_sha
     top, whole = (json.loads(told("self", before, *asked, *more, "-f", "json")) for more in both)
     assert before[-1] == token and float(share) == pytest.approx(whole["sink"][-1], abs=1e-3)
     assert top["weights"] is None and top["sink"] == whole["sink"]
-
-
-@pytest.mark.parametrize("shaping", [("--join-pieces",), ("--hide-special", "--renormalize")])
-def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
-    taken = record("self", TEXT, "-m", folder)["sink"]
-    span = f"{min(taken):.1%} to {max(taken):.1%}"
-    notes = record("self", TEXT, "-m", folder, *shaping)["notes"]
-    assert f"Sinks take {span} of a token's row; these weights leave that out." in notes
 
 
 def test_a_script_of_several_heads_is_refused_for_their_sinks(folder):
