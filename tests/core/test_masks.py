@@ -165,12 +165,3 @@ MISFITS = [
 def test_values_that_are_no_mask_of_this_shape_are_refused(values, n_q, n_k, said):
     with pytest.raises(InputError, match=said):
         mask_from_values("m", values, "allowed", n_q, n_k)
-
-
-def test_a_mask_file_means_the_opposite_where_its_true_is_blocked(at):
-    (at / "mask.txt").write_text("1 0 0\n1 1 0\n0 0 0\n")
-    mask = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
-    for meaning, wanted in (("allowed", mask), ("blocked", ~mask)):
-        trace = trace_self("a b c", Settings(embedding="random", mask="mask.txt", mask_true=meaning))
-        np.testing.assert_array_equal(trace.mask, wanted)
-        np.testing.assert_array_equal(trace.weights > 0, wanted)

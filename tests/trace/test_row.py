@@ -8,11 +8,10 @@ from hypothesis import given as examples, strategies as some
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.core.attention import softmax
-from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.trace.row import decided_by_length, diagnose, entropy, temperatures
-from tests.shell import record, refused, told
+from tests.shell import record, told
 from tests.thorough import often
 
 SCORES = some.lists(some.floats(-50, 50, allow_subnormal=False), min_size=2, max_size=12)
@@ -199,13 +198,6 @@ def test_without_a_rival_there_is_no_because_and_without_a_distance_term_content
     assert trace_self(FOX, Settings(head="mean")).because(4) == []
     (only,) = trace_cross("she", "likes coffee").because(0)
     assert only.distance is None and only.decided == "content" and only.lead == only.content
-
-
-@pytest.mark.parametrize(("command", "versus", "said"), [("explain", "lasy", "lazy"), ("self", "lazy", "-q")])
-def test_a_rival_that_there_is_not_and_one_without_a_row_are_wrong_usage(command, versus, said):
-    assert said in refused(command, FOX, "--versus", versus)
-    with pytest.raises(UsageError, match="look at"):
-        trace_self(FOX, Settings(query="jumped", versus="lasy")).because(4)
 
 
 def test_the_json_has_an_entry_for_each_row_and_each_rival():
