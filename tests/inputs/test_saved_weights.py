@@ -13,8 +13,9 @@ import pytest
 
 from tests.cli.tables import typed
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
+from tests.schema import checked, read
 from tests.shell import attn, here, shell, terminal, told
-from tests.trace.test_schema import complaints, keeps_promises, read
+from tests.trace.test_schema import keeps_promises
 
 FOX = "The quick brown fox jumped over the lazy dog"
 CAT = ["[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]"]
@@ -53,8 +54,8 @@ def put(content):
 def record(of, *args):
     ran = here("show", put(of), *args, "-f", "json")
     assert (ran.code, ran.err) == (0, "")
-    found = read(ran.out)
-    assert complaints(found) == [] and found["kind"] == "show"
+    found = checked(read(ran.out))
+    assert found["kind"] == "show"
     return found
 
 

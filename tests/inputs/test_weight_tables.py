@@ -9,8 +9,8 @@ from attn_cli.errors import InputError
 from attn_cli.inputs.weight_tables import grid_of
 from tests.alike import assert_alike
 from tests.inputs.test_saved_weights import close, put, record, refused, shares
+from tests.schema import read
 from tests.shell import attn, here, told
-from tests.trace.test_schema import read
 
 TEXTS = [
     ("self", "the cat saw the cat"),

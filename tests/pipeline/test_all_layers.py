@@ -16,7 +16,8 @@ from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline import records
-from tests.pipeline.records import attentions, checked, model_of, record, rolled_up_to
+from tests.pipeline.records import attentions, model_of, record, rolled_up_to
+from tests.schema import checked
 from tests.shell import attn, here, refused, told
 
 TEXT = "dabca"

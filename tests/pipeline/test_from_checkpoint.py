@@ -22,7 +22,8 @@ from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, PIECES, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import close
-from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of, record
+from tests.pipeline.records import IDS, TEXT, attentions, model_of, record
+from tests.schema import checked
 from tests.shell import refused, told
 from tests.small_models import trace_checkpoint
 from tests.thorough import some
