@@ -118,7 +118,6 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
             trace_of(kind, tmp_path)
     with pytest.raises(UsageError, match="takes one text"):
         trace_of("self", tmp_path, "a b c")
-
     model_of(PAIRS["bart"], transformers, tmp_path / "bart")
     for kind, context, keys in (("self", None, 8), ("masked", "a b c", 8), ("cross", "a b c", 5)):
         trace = trace_of(kind, tmp_path / "bart", context, keep_weights=True, layer=1, head="3")

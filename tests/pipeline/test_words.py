@@ -89,14 +89,6 @@ def test_words_and_what_is_added_for_their_places_are_rounded_and_so_is_the_sum(
 FOX = "The quick brown fox jumped over the lazy dog"
 
 
-def test_a_word_that_is_off_gets_nothing_and_the_others_share_its_weight():
-    before, after = record("self", FOX), record("self", FOX, "--without", "fox")
-    left = np.array(before["weights"]) * (np.arange(9) != 3)
-    expected = left / left.sum(axis=1, keepdims=True)  # what softmax leaves of the others
-    np.testing.assert_allclose(after["weights"], expected, rtol=0, atol=1e-12)
-    assert any("fox (3)" in note for note in after["notes"])
-
-
 def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding():
     she = "she likes coffee"
     for command, allowed in (

@@ -365,9 +365,6 @@ def test_every_other_record_fits_the_schema(args, format):
 
 FAILURES = cases("""
 2 self "a b" -f json --nosuch
-2 self "a b" -f json -q zebra
-2 self "a b" -f json --mask mask.txt
-2 self "a b" -f json -p identity --oov model
 2 self "a b" --tidy -o x.json
 2 nosuch -f json
 2 vectors nearest -fjson
@@ -377,8 +374,6 @@ FAILURES = cases("""
 2 self x -f json -o
 2 --show-completion tcsh -f json
 2 lookup colour black -f json
-65 lookup ... color=black -f json
-65 self "a b" -f json -p roles -e random
 65 learn score roles vectors.txt -f json
 65 learn score deep.safetensors treebank.conllu -e six.txt -f json
 66 self "a b" -f json -p ./none.safetensors

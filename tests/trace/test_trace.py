@@ -113,7 +113,6 @@ def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_ad
     settings = dataclasses.replace(LEARNED, head=head)
     alone, crossed = trace_self(TEXT, settings), trace_cross(TEXT, TEXT, settings)
     assert alone.is_self and not crossed.is_self
-
     for one, other in zip(alone.heads, crossed.heads, strict=True):
         assert one.position_scores is not None and one.position_vectors is not None
         assert other.position_scores is None and other.position_vectors is None
