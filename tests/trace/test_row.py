@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given as examples, strategies as some
 
-from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.attention import softmax
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
@@ -185,19 +185,8 @@ def test_a_rival_is_named_by_its_number_too_and_one_ahead_loses_by_the_mask():
     assert [(one.rival, one.decided) for one in (ahead, alone)] == [("dog", "mask")] * 2
 
 
-def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself():
-    trace = trace_self("the cat saw the dog", Settings(query="cat", versus="the"))
-    found = trace.because(1)
-    assert {one.rival_index for one in found if one.rival == "the"} == {0, 3} - {found[0].winner_index}
-    again = trace_self("the cat saw the dog", Settings(query="cat", versus=found[0].winner))
-    assert all(one.rival_index != one.winner_index for one in again.because(1))
-
-
-def test_without_a_rival_there_is_no_because_and_without_a_distance_term_content_alone_decides():
-    assert trace_self("dog").because(0) == []
-    assert trace_self(FOX, Settings(head="mean")).because(4) == []
-    (only,) = trace_cross("she", "likes coffee").because(0)
-    assert only.distance is None and only.decided == "content" and only.lead == only.content
+def test_without_a_rival_there_is_no_because():
+    assert trace_self("dog").because(0) == trace_self(FOX, Settings(head="mean")).because(4) == []
 
 
 def test_the_json_has_an_entry_for_each_row_and_each_rival():
