@@ -31,11 +31,6 @@ from tests.thorough import some
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
 
-@pytest.fixture(scope="module")
-def gpt2_folder(tmp_path_factory):
-    return small_gpt2(tmp_path_factory.mktemp("gpt2"))
-
-
 def trace_of(kind, folder, context=None, keep_weights=False, text=TEXT, **settings):
     return trace_checkpoint(kind, text, context, Settings(**settings), str(folder), keep_weights=keep_weights)
 
@@ -49,17 +44,17 @@ def softmax(scores, mask=None):
     return exps / exps.sum(axis=1, keepdims=True)
 
 
-def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
-    trace = dabca(gpt2_folder, query="a", model=gpt2_folder)
+def test_ids_are_those_of_the_model_s_vocabulary(causal):
+    trace = dabca(causal, query="a", model=causal)
     assert trace.query_input_ids == trace.key_input_ids == (3, 0, 1, 2, 0)
     record = trace.to_dict()
     assert record["query_input_ids"] == [0, 0] and record["key_input_ids"] == [3, 0, 1, 2, 0]
     assert record["query_ids"] == [1, 1]  # by first appearance, as everywhere
-    walked = told("explain", "dabca", "-m", gpt2_folder, "--only", "tokens")
+    walked = told("explain", "dabca", "-m", causal, "--only", "tokens")
     assert re.findall(r"^([abcd]) +(\d)$", walked, re.M) == [*zip("dabca", "30120", strict=True)]
     assert "ids are those of the model's vocabulary" in walked
-    assert "Tokens and ids: d 3, a 0, b 1, c 2." in told("explain", "dabca", "-m", gpt2_folder)
-    assert dabca(gpt2_folder, hide_special=True).query_input_ids is None
+    assert "Tokens and ids: d 3, a 0, b 1, c 2." in told("explain", "dabca", "-m", causal)
+    assert dabca(causal, hide_special=True).query_input_ids is None
 
 
 def test_a_special_token_that_is_typed_makes_no_segment_where_a_model_has_none(transformers, tmp_path):
@@ -243,10 +238,10 @@ def test_a_norm_that_is_stored_less_one_is_shown_as_it_counts(tmp_path):
         close(np.array(head[name]), x / np.sqrt((x * x).mean(axis=1, keepdims=True)) * (1 + gain))
 
 
-def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
-    trace = dabca(gpt2_folder)
+def test_without_steps_a_trace_of_a_model_holds_no_weights(causal):
+    trace = dabca(causal)
     assert trace.shown.W is trace.x_query is trace.W_o is trace.layer_output is None
-    kept = dabca(gpt2_folder, keep_weights=True)
+    kept = dabca(causal, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
     close(kept.shown.W_q, W[:, :4], 0)
@@ -295,27 +290,27 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     assert "--kind masked" in refused("masked", "the cat", "-m", str(tmp_path))
 
 
-def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
+def test_a_layer_that_is_shown_attends_once(causal, monkeypatch):
     made = mock.Mock(side_effect=blocks.output_of)  # by which the model itself lets a layer's heads attend
     monkeypatch.setattr(blocks, "output_of", made)
-    dabca(gpt2_folder, layer=0)
-    every = dabca(gpt2_folder, layer="all", head="all")
-    rolled = dabca(gpt2_folder, layer="all", head="rollout")
+    dabca(causal, layer=0)
+    every = dabca(causal, layer="all", head="all")
+    rolled = dabca(causal, layer="all", head="rollout")
     assert not made.called
-    dabca(gpt2_folder)
+    dabca(causal)
     assert [call.args[0].q.shape[1] for call in made.call_args_list] == [2], "the layer below"
     with monkeypatch.context() as slow:
         slow.setattr("attn_cli.models.checkpoints.layers.LayerSteps.keep", lambda steps, output: None)
-        again = dabca(gpt2_folder, layer="all", head="all")
+        again = dabca(causal, layer="all", head="all")
     close([head.weights for head in every.heads], [head.weights for head in again.heads])
-    alone = dabca(gpt2_folder, head="rollout")
+    alone = dabca(causal, head="rollout")
     close(rolled.shown.weights, alone.weights)
 
 
-def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(gpt2_folder):
-    own = dabca(gpt2_folder, layer="all", head="all")
+def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(causal):
+    own = dabca(causal, layer="all", head="all")
     for other in ({"mask": "none"}, {"temperature": 9}, {"score": "dot"}, {"without": ("b",)}):
-        tried = dabca(gpt2_folder, **other, layer="all", head="all")
+        tried = dabca(causal, **other, layer="all", head="all")
         close(tried.heads[-1].q, own.heads[-1].q)
         assert np.abs(tried.heads[0].weights - own.heads[0].weights).max() > 0.01
 
