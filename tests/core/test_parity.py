@@ -295,9 +295,6 @@ def test_what_is_said_of_torch_and_a_row_with_nothing_left_is_so():
         assert not layer(X, X, X, attn_mask=~shut, need_weights=False)[0][0, 0].any()
 
 
-# Given matrices
-
-
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_state_dict_of_multihead_attention_gives_its_weights_and_its_output(bias):
     torch.manual_seed(0)

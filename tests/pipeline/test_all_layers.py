@@ -34,9 +34,6 @@ def expected():
     return np.array(by_loops(gpt2(), [3, 0, 1, 2, 0])[0])
 
 
-# All layers
-
-
 def test_every_head_of_every_layer_is_in_the_trace(causal, expected):
     trace = trace_self(TEXT, Settings(model=causal, layer="all", head="all"))
     assert [(head.layer, head.name) for head in trace.heads] == EVERY
@@ -122,9 +119,6 @@ def test_more_than_can_be_held_is_refused(causal, monkeypatch):
     assert len(trace_self(TEXT, Settings(model=causal, layer="all")).heads) == 2
 
 
-# Rollout
-
-
 def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(causal, expected):
     every = trace_masked(TEXT, Settings(model=causal, head="rollout", layer="all", next=0))
     assert [head.layer for head in every.heads] == [0, 1]
@@ -169,9 +163,6 @@ def test_a_file_of_several_layers_has_one(at):
         assert found["mask_name"] == "causal" and found["head"] == "rollout"
     assert record(*show, "--join-pieces")["query_tokens"] == ["[CLS]", "walking", "home"]
     assert "weights = A2 A1 A0" in here(*show).out
-
-
-# Words of pieces, without special tokens
 
 
 def joined(weights):
@@ -276,9 +267,6 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(bert):
     shape = ("--join-pieces", "--hide-special", "--fields", "all")
     ran = attn("batch", "-m", bert, *shape, input=f"{CATS}\n")
     assert json.loads(ran.out) == json.loads(attn("self", CATS, "-m", bert, *shape[:2], "-f", "json").out)
-
-
-# Every format, and what has no rollout
 
 
 FORMATS = ["table", "bars", "json", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"]

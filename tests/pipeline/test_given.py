@@ -49,9 +49,6 @@ def file(at):
     return write
 
 
-# What is given, and what it is
-
-
 def beside(M):
     return np.concatenate([*M], 1)
 
@@ -185,9 +182,6 @@ def test_without_values_there_are_weights_and_no_output(file):
         assert found.has_second_input == is_second
 
 
-# JSON, and what is read of it again
-
-
 RIGHT = [(GIVEN, attend(Q, K, V, MASK, BIAS)), (CAPPED, CAPPED_AS)]
 RIGHT += [(SCORED | {"scale": ROOT, "mask": "causal"}, attend(Q, K, V, "causal"))]
 
@@ -235,9 +229,6 @@ def test_a_temperature_of_the_file_gives_way_to_a_typed_one(file):
         assert record("compute", name, *options)["temperature"] == temperature
 
 
-# Screens, scripts and answers
-
-
 def test_masked_cells_of_given_scores_are_blank(file):
     name = file(masked_scores=BLANK[0], V=V[0])
     assert "inf" not in told("compute", name, "-q", "q1")
@@ -265,8 +256,6 @@ def test_check_computes_with_the_scale_the_cap_and_the_scores(file):
             ran = here("check", file("answer.json", **answer), "--expect", file(**given))
             assert ran.code == code and (code == 0 or "weights" in ran.out)
 
-
-# What is refused
 
 FLAT = {"Q": X, "K": X, "V": X}
 PROJECTED = {"X": X, "W_q": W[0], "W_v": W[2], "heads": 4, "kv_heads": 2}

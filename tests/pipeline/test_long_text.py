@@ -77,9 +77,6 @@ def blocks_of(n, every=1):
     return list(pairwise([-(-i * n // 40) for i in range(0, 41, every)]))
 
 
-# The numbers, against the whole matrix
-
-
 def check_blocks(view, whole):
     """Compare each block of a map with the allowed links of the whole matrix."""
     allowed, weights = allowed_of(whole), np.asarray(whole.weights)
@@ -169,9 +166,6 @@ def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     assert set(found.ranked.tolist()) == set(bits)
     shares = [bits[i][0] / bits[i][1] for i in found.ranked.tolist()]
     assert all(before <= after + 1e-9 for before, after in pairwise(shares))
-
-
-# The screen
 
 
 def drawn_map(text, ramp=BARS):
@@ -274,9 +268,6 @@ def test_pages_have_the_map_with_every_block_and_its_mean():
     assert table[:10] == [" | ".join(f"{mean:.2g}" for mean in row) for row in ten]
 
 
-# One row
-
-
 def test_a_row_on_request_has_the_places_of_words_that_are_written_alike():
     text = screen(traced("self", query="700"))
     table = text[text.index("\nkey ") : text.index(" others")]
@@ -327,9 +318,6 @@ def test_rows_without_a_choice_and_rows_beyond_those_that_fit_are_told_of():
     assert len(screen(many).splitlines()) < 260
 
 
-# JSON
-
-
 @pytest.mark.parametrize("options", [{}, {"query": "w7", "top": 2}])
 def test_the_json_of_a_long_text_has_the_long_view(options):
     trace = traced("window", **options)
@@ -353,9 +341,6 @@ def test_a_query_that_sees_nothing_has_no_entropy_and_a_short_text_no_long_view_
     assert told["map"]["values"][0] == [None] * 40 and not any(told["map"]["allowed"][0])
     short = (trace_self("a b", RANDOM), trace_self("a b", replace(RANDOM, top=1)), traced("self", full=True))
     assert all(trace.to_dict()["long_view"] is None for trace in short[:2]) and short[2].long_view is None
-
-
-# Other shapes
 
 
 @pytest.mark.parametrize("few", [9, 40])
@@ -422,9 +407,6 @@ def test_both_corners_of_a_long_mask_are_shown_where_they_are():
     rows = re.findall(r"^(?:\d+ )?x\d+((?: +[TF]){8}|  *[TF]{8})$", part, re.MULTILINE)
     steps = ["".join("T" if j <= i else "F" for j in range(8)) for i in range(8)]
     assert ["".join(row.split()) for row in rows] == 2 * steps
-
-
-# The bar
 
 
 def test_a_bar_moves_and_is_taken_away():

@@ -182,9 +182,6 @@ def test_json_says_what_is_known_of_a_learned_head():
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
 
 
-# -q and --top
-
-
 @pytest.mark.parametrize(
     ("query", "rows"),
     [("likes", [1, 4]), ("She", [0, 3]), ("she", [0, 3]), ("COFFEE", [2]), ("5", [5]), ("0", [0])],
