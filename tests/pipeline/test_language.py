@@ -136,13 +136,6 @@ def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tm
         assert found == {name: alone[name] for name in found} and "next_words" in found
 
 
-def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_them():
-    said = "A word that the model does not know has that of all unknown ones together."
-    for text, is_said in (("the \x1b[31mzzxq [/b] sat", True), ("the cat sat", False)):
-        shown = here("masked", text, "-p", "language", "--next-at", "all", "--width", "200").out
-        assert (said in shown) == is_said and "\x1b" not in shown
-
-
 WEIGHTS_ALONE = "holds for the weights, not for them."
 NO_POSITIONS = "without positions added to its vectors: its heads have a position"
 SEVERAL = "--mask, --temperature and --positions hold for the weights, not for them."

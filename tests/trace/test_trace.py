@@ -326,6 +326,7 @@ def test_only_what_the_temperature_scales_tells_the_temperature_and_distances_hi
     of_plain, of_far = (trace_matrices("compute", one, Settings(temperature=2)) for one in (plain, far))
     (known,), (other,) = of_plain.diagnoses(), of_far.diagnoses()
     assert (known.longer, known.nearer) == (0, 1)
+    assert trace_matrices("compute", plain, Settings(score="cosine")).diagnoses()[0].longer is None
     assert known.temperature_95 == pytest.approx(0.1 / math.log(19))
     assert (other.longer, other.temperature_95) == (None, None)
     assert [one.temperature_95 for one in of_plain.diagnoses(with_temperature=False)] == [None]
