@@ -144,19 +144,10 @@ def test_the_spans_the_tiles_and_the_rows_of_a_mask_are_those_of_the_whole(given
     np.testing.assert_array_equal(mask.rows(rows, low, high), whole(mask)[rows, low:high])
 
 
-ROWS = [[True, False, True], [False, True, True]]
-
-
-def test_true_means_what_the_file_is_said_to_mean_by_it():
-    for values in (ROWS, np.array(ROWS), np.array(ROWS, dtype=int).tolist(), np.array(ROWS, dtype=float)):
-        for meaning, wanted in (("allowed", ROWS), ("blocked", np.logical_not(ROWS))):
-            np.testing.assert_array_equal(whole(mask_from_values("m", values, meaning, 2, 3)), wanted)
-
-
 MISFITS = [
     *((values, 1, 3, "m ") for values in ([[0, 1, 2]], [[0.0, -np.inf, 0]], [[0.5, 0, 1]], {"a": 1})),
     *((values, 1, 3, "m ") for values in ([["true", "false", "true"]], [[None, True, True]])),
-    (ROWS, 3, 2, r"\(2, 3\).*3 queries and 2 keys"),
+    ([[True, False, True], [False, True, True]], 3, 2, r"\(2, 3\).*3 queries and 2 keys"),
     ([[True], [True, False]], 2, 2, "rows differ in length"),
 ]
 

@@ -34,10 +34,6 @@ SENTENCES = (
 )
 
 
-def flat(text):
-    return " ".join(text.split())
-
-
 def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_measured():
     assert data_path("language.safetensors").stat().st_size <= 4_000_000
     stack = bundled("language")
@@ -158,7 +154,7 @@ def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_te
         assert_alike(found["next_words"], plain["next_words"], FLOAT32)
         is_same = "pad" in options or "layer" in options or options == "--score scaled"
         assert is_same or not np.allclose(found["weights"], plain["weights"])
-        shown = flat(here(*command, *options.split()).out)
+        shown = " ".join(here(*command, *options.split()).out.split())
         assert all(part in shown for part in said)
         assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
 
@@ -179,7 +175,8 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
 
 def test_the_main_head_is_shown_or_the_first_of_a_layer_and_at_most_50_words():
     main, shown = bundled("language").facts["main"], trace_self(TEXT, LANGUAGE)
-    assert f"[default: {usual('head')}; {main} with -p language; else" in flat(here("masked", "--help").out)
+    default = f"[default: {usual('head')}; {main} with -p language; else"
+    assert default in " ".join(here("masked", "--help").out.split())
     assert (shown.shown.name, shown.projection.layer) == (main, bundled("language").layer_of(main))
     with_layer = trace_self(TEXT, replace(LANGUAGE, layer=1))
     assert with_layer.shown.name == with_layer.head_names[0]
