@@ -86,12 +86,6 @@ KINDS = [
 ]
 
 
-def ruled(kind, n_q, n_k):
-    _, high, low = RULES[kind]
-    allowed = np.tri(n_q, n_k, n_k - n_q if high == "last" else high, dtype=bool)
-    return allowed if low is None else allowed & ~np.tri(n_q, n_k, low - 1, dtype=bool)
-
-
 @DTYPES
 @pytest.mark.parametrize("shape", [*SMALL, *LARGE, *GROUPED], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +97,10 @@ def test_weights_and_output_are_theirs(kind, shape, dtype):
     added = bias if kind in ("numbers", "shut") or cap else None
     allowed, ways = None, [{"bias": added}]
     if kind in RULES:
-        allowed, ways = ruled(kind, n_q, n_k), [{"mask": RULES[kind][0]}]
+        mask, high, low = RULES[kind]
+        allowed, ways = np.tri(n_q, n_k, n_k - n_q if high == "last" else high, dtype=bool), [{"mask": mask}]
+        if low is not None:
+            allowed &= ~np.tri(n_q, n_k, low - 1, dtype=bool)
     elif kind == "for all queries":
         allowed = bias.reshape(-1, n_k)[:1] > 0
         ways = [{"mask": allowed}]

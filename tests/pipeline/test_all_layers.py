@@ -13,17 +13,14 @@ from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline import records
-from tests.pipeline.records import attentions, model_of, record, rolled_up_to
+from tests.pipeline.records import TEXT as CATS, attentions, model_of, record, rolled_up_to
 from tests.schema import checked
 from tests.shell import attn, here, refused, rows, told
 
 TEXT = "dabca"
-CATS = "the cats walking home"
 TOKENS = ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
 WORDS = ("[CLS]", "the", "cats", "walking", "home", "[SEP]")
 RUNS = ([0], [1], [2, 3], [4, 5], [6], [7])
-NAMES = ["[CLS]", "walk", "##ing", "home"]
 EVERY = [(0, "0"), (0, "1"), (1, "0"), (1, "1")]
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
@@ -75,13 +72,13 @@ def test_what_the_model_says_next_does_not_change(causal):
 @pytest.mark.parametrize("name", ["gpt_neo", "modernbert"])
 def test_layers_whose_masks_differ_keep_their_own(name, transformers, tmp_path):
     expected = attentions(model_of(CASES[name], transformers, tmp_path))
-    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), layer="all", head="all"))
+    trace = trace_self(CATS, Settings(model=str(tmp_path), layer="all", head="all"))
     for head in trace.heads:
         weights = expected[head.layer][int(head.name)]
         np.testing.assert_allclose(head.weights, weights, atol=1e-5)
         np.testing.assert_array_equal(trace.mask_of(head), weights > 0)
     assert any("masks differ" in note for note in trace.notes)
-    shown = here("self", records.TEXT, "-m", str(tmp_path), "--layer", "all", "--precision", "2")
+    shown = here("self", CATS, "-m", str(tmp_path), "--layer", "all", "--precision", "2")
     first, second = shown.out.split("Layer 1, head 0")
     assert first.count("–") != second.split("Layer 2")[0].count("–")
 
@@ -134,7 +131,7 @@ def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(causal, expec
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])
 def test_it_reaches_further_than_a_layer_s_window(name, transformers, tmp_path):
     expected = np.array(attentions(model_of(CASES[name], transformers, tmp_path)), np.float64)
-    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), head="rollout"))
+    trace = trace_self(CATS, Settings(model=str(tmp_path), head="rollout"))
     rolled = rolled_up_to(expected, len(expected) - 1)
     np.testing.assert_allclose(trace.weights, rolled, atol=1e-5)
     allowed = np.ones_like(rolled, bool) if trace.mask is None else trace.mask
@@ -152,7 +149,7 @@ def test_a_mask_is_tried_in_the_last_layer_alone(causal, expected):
 def test_a_file_of_several_layers_has_one(at):
     weights = np.tril(np.random.default_rng(0).random((3, 2, 4, 4)))
     weights /= weights.sum(axis=-1, keepdims=True)
-    np.savez(at / "all.npz", attentions=weights, tokens=NAMES)
+    np.savez(at / "all.npz", attentions=weights, tokens=["[CLS]", "walk", "##ing", "home"])
     show = ("show", "all.npz", "--head", "rollout")
     for layer, more in ((0, ("--layer", "0")), (1, ("--layer", "1")), (2, ("--layer", "2")), (2, ())):
         found = record(*show, *more)

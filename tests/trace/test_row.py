@@ -42,11 +42,8 @@ def test_at_the_temperature_for_95_percent_the_strongest_key_has_95_percent(scor
 
 
 def test_typed_after_t_it_gives_95_percent_and_none_breaks_a_tie_or_makes_one_key_share():
-    no_lead = [
-        [1.0, 1.0, 0.0],
-        [2.0, -np.inf, -np.inf],
-        [-400 - 8e-11, -400.0, -409.0],
-    ]  # or by rounding alone
+    # The last has one by rounding alone.
+    no_lead = [[1.0, 1.0, 0.0], [2.0, -np.inf, -np.inf], [-400 - 8e-11, -400.0, -409.0]]
     assert temperatures(np.array(no_lead), 1.0) == [None] * 3
     assert temperatures(np.array([[5e-12, 0.0]]), 1.0) == [pytest.approx(5e-12 / math.log(19))]
     line = ("self", "the quick fox and the dog", "-q", "fox")

@@ -593,16 +593,12 @@ def test_a_wrong_record_is_rejected_and_so_is_another_kind_of_object(which):
     whole = short(good(which))
     wrong = [(path, value) for path, values in WRONG[which].items() for value in values]
     for path, value in [*wrong, *((path, {"of": 7}) for path in leaves(whole))]:
-        record = copy.deepcopy(whole)
-        put(record, path, value)
+        record = inner = copy.deepcopy(whole)
+        *way, last = (int(step) if step.isdigit() else step for step in path.split())
+        for step in way:
+            inner = inner[step]
+        inner[last] = value
         assert not FITS(record), (path, value)
-
-
-def put(record: Any, path: str, value: object) -> None:
-    *way, last = (int(step) if step.isdigit() else step for step in path.split())
-    for step in way:
-        record = record[step]
-    record[last] = value
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
