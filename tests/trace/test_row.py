@@ -170,6 +170,7 @@ def test_a_rival_is_named_by_its_number_too_and_one_ahead_loses_by_the_mask():
     first, second = trace_self(FOX, Settings(query="jumped", versus="7")).because(4)
     assert (first.rival, second.rival_index, second.decided) == ("over", 7, "distance")
     assert second.distance > 1.5 > 0.4 > second.content > 0
+    assert len(trace_self(FOX, Settings(query="jumped", versus=first.winner)).because(4)) == 1
     _, ahead = trace_masked(FOX, Settings(query="jumped", versus="dog")).because(4)
     (alone,) = trace_masked("The dog", Settings(query="The", versus="dog")).because(0)
     assert [(one.rival, one.decided) for one in (ahead, alone)] == [("dog", "mask")] * 2
