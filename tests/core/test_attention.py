@@ -59,9 +59,6 @@ def agree(ours, theirs):
     same([*attend(**ours), attend(**ours, return_weights=False)[1]], [weights, output, output])
 
 
-# The formula
-
-
 @laws
 @given(KINDS)
 def test_the_numbers_are_those_of_the_formula_in_plain_loops_with_a_softcap_before_bias_and_mask(kind):
@@ -97,9 +94,6 @@ def test_a_score_that_overflows_is_the_cap_itself_and_the_sum_of_huge_exponentia
         assert weights[0, 0] == pytest.approx((1 + most) / 2, abs=1e-6)
 
 
-# Types and axes
-
-
 def test_scores_that_float16_cannot_hold_are_no_obstacle():
     Q = np.full((2, 4), 200, np.float16)
     K = np.array([[200] * 4, [100] * 4], np.float16)
@@ -122,9 +116,6 @@ def test_types_beside_each_other_are_as_wide_as_the_widest_and_whole_numbers_are
         assert output.dtype == kept and (weights.dtype == kept if return_weights else weights is None)
     same(attend(*given), attend(*(one.astype(float) for one in given)), 1e-6)
     assert attend(*given, return_weights=False)[0] is None
-
-
-# Masks that stretch, and several at once
 
 
 @pytest.mark.parametrize("n", [5, 150])  # 150 x 149 scores are worked on by tiles
@@ -161,9 +152,6 @@ def test_of_several_masks_all_must_allow(names, with_array, n):
     assert (np.take_along_axis(whole[0], links.keys, 1) | (links.keys < 0)).all()
 
 
-# Lengths: what is padding among the keys
-
-
 @pytest.mark.parametrize("n", [5, 150])
 @pytest.mark.parametrize("mask", [None, "causal", "causal-bottom-right", "window:1:0", "array", "both"])
 def test_keys_beyond_a_length_are_as_if_they_were_not_there(mask, n):
@@ -195,9 +183,6 @@ def test_one_length_serves_one_head_and_all_heads():
     assert not none.any() and not nothing.any()
 
 
-# Every step
-
-
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_steps_follow_from_each_other_up_to_the_weights_and_output(batch, with_bias):
@@ -220,9 +205,6 @@ def test_steps_follow_from_each_other_up_to_the_weights_and_output(batch, with_b
     same([steps.weights], [shares])
 
 
-# Grouped heads: keys and values that several heads of queries share
-
-
 @pytest.mark.parametrize("n", [5, 150])  # 150 x 151 scores are worked on by tiles
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 1), (3, 3)])
 @pytest.mark.parametrize("batch", [(), (2,)])
@@ -231,9 +213,6 @@ def test_grouped_heads_are_those_with_keys_and_values_repeated(n, batch, heads, 
     options = {"mask": "causal", "bias": some(heads, 1, n + 1, seed=3)}
     repeated = {name: np.repeat(given[name], heads // kv_heads, axis=-3) for name in "KV"}
     agree(given | options | {"grouped": True}, given | options | repeated)
-
-
-# The output alone, by blocks
 
 
 STRETCHED = np.arange(5000) % 3 > np.zeros((1, 1))
@@ -248,9 +227,6 @@ def test_output_and_links_are_made_without_a_matrix_of_all_weights(options, dtyp
     Q = some(n, 4, dtype=dtype)
     for way in (partial(attend, return_weights=False), partial(strongest_links, k=5)):
         assert peak(partial(way, Q, Q, Q, **options)) < n * n * Q.itemsize / 2
-
-
-# Scores
 
 
 @laws
@@ -280,8 +256,6 @@ def test_a_score_by_hand_has_the_products_and_the_lengths_and_an_unknown_one_the
     with pytest.raises(UsageError, match=said):
         scores.score_named("dto")
 
-
-# The strongest links
 
 TIED = st.sampled_from([0, 0.25, 0.5, 1])
 
@@ -313,9 +287,6 @@ def test_keys_whose_weights_differ_by_rounding_alone_are_listed_in_the_order_of_
     monkeypatch.setattr(heads, "SHORT", short)
     weights = np.array([[0.3, np.nextafter(0.3, 1), 0.4], [0.3, 0.4, 0.2]])
     assert heads.strongest(weights, 3).keys.tolist() == [[2, 0, 1], [1, 0, 2]]
-
-
-# What does not fit
 
 
 def shaped(**shapes):

@@ -57,9 +57,6 @@ def ways(Q, K, V, mask=None, bias=None, **options):
     return weights, links, (output, alone, third)
 
 
-# The core's results
-
-
 @laws
 @given(KINDS, TILINGS, st.integers(1, 9))
 def test_every_way_gives_the_readable_cores_results_whatever_the_tiles(kind, tiling, k):
@@ -150,9 +147,6 @@ def test_heads_know_nothing_of_each_other_and_share_what_is_given(axes, others, 
             np.testing.assert_allclose(ours[at], theirs, rtol=0, atol=10 * TOLERANCE[dtype])
 
 
-# Types
-
-
 @pytest.mark.parametrize("n", [5, 200])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
 def test_a_type_of_numbers_with_a_point_stays_as_it_is_and_is_rounded_once(n, dtype):
@@ -207,9 +201,6 @@ def test_how_an_array_lies_in_memory_does_not_matter(n, layout):
         np.testing.assert_allclose(ours[0], weights, rtol=0, atol=1e-13)
         np.testing.assert_array_equal(ours[1].keys, links.keys)
         np.testing.assert_allclose(ours[2], outputs, rtol=0, atol=1e-12)
-
-
-# Corners
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -280,9 +271,6 @@ def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monk
         assert streaming.has_quick_exp2.__wrapped__() is is_quick
 
 
-# Ties
-
-
 @pytest.mark.parametrize("n", [3, 5, 17, 300])
 @pytest.mark.parametrize("d", [16, 50, 64, 100])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -294,9 +282,6 @@ def test_repeated_words_are_listed_in_order_although_blas_adds_them_up_unlike(n,
     for k in (1, 2, n):
         for row, found in zip(scores, heads_module.strongest(weights, k).keys, strict=True):
             assert found.tolist() == sorted(range(n), key=lambda j, row=row: (-row[which[j]], j))[:k]
-
-
-# What must not be seen, and what must be said
 
 
 @pytest.mark.parametrize("hidden", [nan, inf, -inf])
@@ -349,9 +334,6 @@ def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_wh
             attend(Q, Q, Q, bias=-bias)
 
 
-# Memory
-
-
 def test_a_text_that_grows_word_by_word_leaves_nothing_behind():
     Q, K, V = some(1, 2), some(3000, 2), some(3000, 1)
     attend(Q, K, V)
@@ -362,9 +344,6 @@ def test_a_text_that_grows_word_by_word_leaves_nothing_behind():
         assert tracemalloc.get_traced_memory()[0] < 2**23
     finally:
         tracemalloc.stop()
-
-
-# Threads
 
 
 def blas():

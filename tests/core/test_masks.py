@@ -144,19 +144,10 @@ def test_the_spans_the_tiles_and_the_rows_of_a_mask_are_those_of_the_whole(given
     np.testing.assert_array_equal(mask.rows(rows, low, high), whole(mask)[rows, low:high])
 
 
-ROWS = [[True, False, True], [False, True, True]]
-
-
-def test_true_means_what_the_file_is_said_to_mean_by_it():
-    for values in (ROWS, np.array(ROWS), np.array(ROWS, dtype=int).tolist(), np.array(ROWS, dtype=float)):
-        for meaning, wanted in (("allowed", ROWS), ("blocked", np.logical_not(ROWS))):
-            np.testing.assert_array_equal(whole(mask_from_values("m", values, meaning, 2, 3)), wanted)
-
-
 MISFITS = [
     *((values, 1, 3, "m ") for values in ([[0, 1, 2]], [[0.0, -np.inf, 0]], [[0.5, 0, 1]], {"a": 1})),
     *((values, 1, 3, "m ") for values in ([["true", "false", "true"]], [[None, True, True]])),
-    (ROWS, 3, 2, r"\(2, 3\).*3 queries and 2 keys"),
+    ([[True, False, True], [False, True, True]], 3, 2, r"\(2, 3\).*3 queries and 2 keys"),
     ([[True], [True, False]], 2, 2, "rows differ in length"),
 ]
 
@@ -165,12 +156,3 @@ MISFITS = [
 def test_values_that_are_no_mask_of_this_shape_are_refused(values, n_q, n_k, said):
     with pytest.raises(InputError, match=said):
         mask_from_values("m", values, "allowed", n_q, n_k)
-
-
-def test_a_mask_file_means_the_opposite_where_its_true_is_blocked(at):
-    (at / "mask.txt").write_text("1 0 0\n1 1 0\n0 0 0\n")
-    mask = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
-    for meaning, wanted in (("allowed", mask), ("blocked", ~mask)):
-        trace = trace_self("a b c", Settings(embedding="random", mask="mask.txt", mask_true=meaning))
-        np.testing.assert_array_equal(trace.mask, wanted)
-        np.testing.assert_array_equal(trace.weights > 0, wanted)

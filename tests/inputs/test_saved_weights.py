@@ -18,8 +18,9 @@ from tests import shell
 from tests.alike import assert_alike
 from tests.cli.tables import typed
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
+from tests.schema import checked, read
 from tests.shell import attn, here, terminal, told
-from tests.trace.test_schema import complaints, keeps_promises, read
+from tests.trace.test_schema import keeps_promises
 
 FOX = "The quick brown fox jumped over the lazy dog"
 CAT = ["[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]"]
@@ -56,8 +57,8 @@ def put(content):
 
 
 def record(of, *args):
-    found = read(told("show", put(of), *args, "-f", "json"))
-    assert complaints(found) == [] and found["kind"] == "show"
+    found = checked(read(told("show", put(of), *args, "-f", "json")))
+    assert found["kind"] == "show"
     return found
 
 

@@ -1,16 +1,12 @@
-"""What the tests of this folder share: the records that attn prints, checked by the schema, and small files."""
+"""What the tests of this folder share: the records that attn prints, checked by the schema, and a small model."""
 
-import json
-
-import jsonschema_rs
 import numpy as np
 
 from tests.models.checkpoints.by_hand import word_pieces
 from tests.models.checkpoints.test_parity import made
-from tests.schema import COMPLETE
-from tests.shell import here
+from tests.schema import printed as record
 
-VALIDATOR = jsonschema_rs.validator_for(COMPLETE)
+__all__ = ["IDS", "TEXT", "attentions", "model_of", "record", "rolled_up_to"]
 IDS = [2, 5, 6, 7, 8, 9, 10, 3]
 TEXT = "the cats walking home"  # which IDS are the tokens of, in `word_pieces`
 
@@ -29,11 +25,6 @@ def attentions(model):
     return [one[0].numpy() for one in found]
 
 
-def checked(record):
-    VALIDATOR.validate(record)
-    return record
-
-
 def rolled_up_to(layers, last):
     """Return the rollout of weights (layers, heads, n, n), in NumPy."""
     rolled = np.eye(layers.shape[-1])
@@ -42,20 +33,3 @@ def rolled_up_to(layers, last):
         layer /= layer.sum(axis=1, keepdims=True)
         rolled = layer @ rolled
     return rolled
-
-
-def record(*args, **more):
-    return checked(json.loads(told(*args, "-f", "json", **more)))
-
-
-def told(*args, **more):
-    ran = here(*args, **more)
-    assert ran.code == 0, ran.err
-    return ran.out
-
-
-def written(path, record):
-    given = {key: M for key, M in record.items() if M is not None}
-    plain = {key: M.tolist() if isinstance(M, np.ndarray) else M for key, M in given.items()}
-    path.write_text(json.dumps(plain))
-    return path.name

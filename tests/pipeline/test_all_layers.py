@@ -1,7 +1,5 @@
 """Made of a model's weights or of a file's: all layers at once, rollout (Abnar and Zuidema 2020), words of pieces."""
 
-import csv
-import io
 import json
 import shlex
 
@@ -12,33 +10,19 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError
 from attn_cli.pipeline import record as all_layers
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline import records
-from tests.pipeline.records import attentions, checked, model_of, record, rolled_up_to, told
-from tests.shell import attn, here, refused
+from tests.pipeline.records import TEXT as CATS, attentions, model_of, record, rolled_up_to
+from tests.schema import checked
+from tests.shell import attn, here, refused, rows, told
 
 TEXT = "dabca"
-CATS = "the cats walking home"
 TOKENS = ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
 WORDS = ("[CLS]", "the", "cats", "walking", "home", "[SEP]")
 RUNS = ([0], [1], [2, 3], [4, 5], [6], [7])
-NAMES = ["[CLS]", "walk", "##ing", "home"]
 EVERY = [(0, "0"), (0, "1"), (1, "0"), (1, "1")]
 pytestmark = pytest.mark.usefixtures("tokenizers")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A causal model of six letters: two layers of two heads."""
-    return small_gpt2(tmp_path_factory.mktemp("gpt2"))
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    """A BERT of word pieces."""
-    return small_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")
@@ -47,70 +31,60 @@ def expected():
     return np.array(by_loops(gpt2(), [3, 0, 1, 2, 0])[0])
 
 
-# All layers
-
-
-def test_every_head_of_every_layer_is_in_the_trace(folder, expected):
-    trace = trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
-    assert [(head.layer, head.name) for head in trace.heads] == EVERY
-    found = np.array([head.weights for head in trace.heads]).reshape(2, 2, 5, 5)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+def test_every_head_of_every_layer_is_in_the_trace(causal, expected):
+    trace = trace_self(TEXT, Settings(model=causal, layer="all", head="all"))
     assert trace.shown is trace.heads[2] and trace.projection.layer == 1  # the last layer's main head
     for head in ("0", "1", "mean"):
-        trace = trace_masked(TEXT, Settings(model=folder, layer="all", head=head, next=0))
+        trace = trace_masked(TEXT, Settings(model=causal, layer="all", head=head, next=0))
         assert [(one.layer, one.name) for one in trace.heads] == [(0, head), (1, head)]
         for layer, one in enumerate(trace.heads):
-            alone = trace_self(TEXT, Settings(model=folder, layer=layer, head=head))
+            alone = trace_self(TEXT, Settings(model=causal, layer=layer, head=head))
             wanted = expected[layer].mean(axis=0) if head == "mean" else expected[layer, int(head)]
             for found in (one, alone):
                 np.testing.assert_allclose(found.weights, wanted, atol=1e-5)
             assert (alone.kind, alone.mask_name, alone.projection.layer) == ("masked", "causal", layer)
             assert alone.query_tokens == alone.key_tokens == tuple(TEXT) and alone.head_names == ("0", "1")
-    assert record("compare", TEXT, "-m", folder, "--vary", "layer=0,1")["values"] == [0, 1]
+    assert record("compare", TEXT, "-m", causal, "--vary", "layer=0,1")["values"] == [0, 1]
 
 
-def test_json_tables_and_arrays_name_each_head_s_layer(folder, expected, at):
-    options = ("self", TEXT, "-m", folder, "--layer", "all", "--head", "all")
+def test_json_tables_and_arrays_name_each_head_s_layer(causal, expected, at):
+    options = ("self", TEXT, "-m", causal, "--layer", "all", "--head", "all")
     found = record(*options, "--steps")
     assert [(one["layer"], one["name"]) for one in found["heads"]] == EVERY
     assert all(one["scores"] is not None and one["q"] is not None for one in found["heads"])
     one = record(*options[:4], "--layer", "0", "--head", "all")
     assert [head["layer"] for head in one["heads"]] == [0, 0]
     assert_alike(one["heads"][1]["weights"], found["heads"][1]["weights"], FLOAT32)
-    mean = record("explain", TEXT, "-m", folder, "--layer", "all", "--head", "mean")
+    mean = record("explain", TEXT, "-m", causal, "--layer", "all", "--head", "mean")
     assert [(head["layer"], head["name"]) for head in mean["heads"]] == [(0, "mean"), (1, "mean")]
     plain = record("self", "a b", "-e", "random", "--heads", "2", "--head", "all")
     assert [head["layer"] for head in plain["heads"]] == [None, None]
-    rows = csv.DictReader(io.StringIO(here(*options, "-f", "csv", "--tidy").out))
-    assert {(int(row["layer"]), row["head"]) for row in rows} == {*EVERY}
+    assert {(int(row["layer"]), row["head"]) for row in rows(*options, "--tidy")} == {*EVERY}
     assert here(*options, "-o", "all.npy").code == 0
     np.testing.assert_allclose(np.load(at / "all.npy"), expected, atol=FLOAT32)
 
 
-def test_what_the_model_says_next_does_not_change_and_a_note_on_it_is_of_the_model(folder, bert):
-    one = trace_masked(TEXT, Settings(model=folder))
-    every = trace_masked(TEXT, Settings(model=folder, layer="all"))
+def test_what_the_model_says_next_does_not_change(causal):
+    one, every = (trace_masked(TEXT, Settings(model=causal, layer=layer)) for layer in (None, "all"))
     assert_alike(every.next_words, one.next_words, FLOAT32)
-    trace = trace_self("the cats walking", Settings(model=bert, layer="all", next=3))
-    assert [note for note in trace.notes if "it fills gaps" in note and note.startswith("--next:")]
 
 
 @pytest.mark.parametrize("name", ["gpt_neo", "modernbert"])
 def test_layers_whose_masks_differ_keep_their_own(name, transformers, tmp_path):
     expected = attentions(model_of(CASES[name], transformers, tmp_path))
-    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), layer="all", head="all"))
+    trace = trace_self(CATS, Settings(model=str(tmp_path), layer="all", head="all"))
     for head in trace.heads:
         weights = expected[head.layer][int(head.name)]
         np.testing.assert_allclose(head.weights, weights, atol=1e-5)
         np.testing.assert_array_equal(trace.mask_of(head), weights > 0)
     assert any("masks differ" in note for note in trace.notes)
-    shown = here("self", records.TEXT, "-m", str(tmp_path), "--layer", "all", "--precision", "2")
+    shown = here("self", CATS, "-m", str(tmp_path), "--layer", "all", "--precision", "2")
     first, second = shown.out.split("Layer 1, head 0")
     assert first.count("–") != second.split("Layer 2")[0].count("–")
 
 
-def test_the_screen_names_layers_and_fits(folder):
-    every = ("self", TEXT, "-m", folder, "--layer", "all")
+def test_the_screen_names_layers_and_fits(causal):
+    every = ("self", TEXT, "-m", causal, "--layer", "all")
     for width in (40, 60, 80):
         shown = told(*every, "--head", "all", "--width", str(width))
         assert all(name in shown for name in ("0.0", "0.1", "1.0", "1.1"))
@@ -132,27 +106,24 @@ def test_a_learned_model_of_several_layers_has_them_too():
     assert "0.mean" in told("self", words, "-p", "roles-deep", "--layer", "all", "--head", "mean")
 
 
-def test_more_than_can_be_held_is_refused(folder, monkeypatch):
+def test_more_than_can_be_held_is_refused(causal, monkeypatch):
     monkeypatch.setattr(all_layers, "MOST_CELLS", 99)
     with pytest.raises(InputError, match="5 x 5 weights of 4 heads are too many"):
-        trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
-    assert len(trace_self(TEXT, Settings(model=folder, layer="all")).heads) == 2
+        trace_self(TEXT, Settings(model=causal, layer="all", head="all"))
+    assert len(trace_self(TEXT, Settings(model=causal, layer="all")).heads) == 2
 
 
-# Rollout
-
-
-def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(folder, expected):
-    every = trace_masked(TEXT, Settings(model=folder, head="rollout", layer="all", next=0))
+def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(causal, expected):
+    every = trace_masked(TEXT, Settings(model=causal, head="rollout", layer="all", next=0))
     assert [head.layer for head in every.heads] == [0, 1]
     for layer, head in enumerate(every.heads):
-        trace = trace_self(TEXT, Settings(model=folder, head="rollout", layer=layer))
+        trace = trace_self(TEXT, Settings(model=causal, head="rollout", layer=layer))
         for weights in (trace.weights, head.weights):
             np.testing.assert_allclose(weights, rolled_up_to(expected, layer), atol=1e-5)
         assert (trace.shown.name, trace.kind, trace.mask_name) == ("rollout", "masked", "causal")
         assert not trace.is_scored and trace.projection.layer == layer
-    found = record("self", TEXT, "-m", folder, "--head", "rollout")
-    rollout = record("heads", TEXT, "-m", folder, "--rollout")["rollout"]
+    found = record("self", TEXT, "-m", causal, "--head", "rollout")
+    rollout = record("heads", TEXT, "-m", causal, "--rollout")["rollout"]
     np.testing.assert_allclose(found["weights"], rollout, atol=1e-6)
     assert found["head"] == "rollout" and found["score"] is None and found["heads"] == []
 
@@ -160,25 +131,25 @@ def test_a_model_s_rollout_is_that_of_its_layers_and_of_attn_heads(folder, expec
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])
 def test_it_reaches_further_than_a_layer_s_window(name, transformers, tmp_path):
     expected = np.array(attentions(model_of(CASES[name], transformers, tmp_path)), np.float64)
-    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), head="rollout"))
+    trace = trace_self(CATS, Settings(model=str(tmp_path), head="rollout"))
     rolled = rolled_up_to(expected, len(expected) - 1)
     np.testing.assert_allclose(trace.weights, rolled, atol=1e-5)
     allowed = np.ones_like(rolled, bool) if trace.mask is None else trace.mask
     np.testing.assert_array_equal(allowed, rolled > 0)
 
 
-def test_a_mask_is_tried_in_the_last_layer_alone(folder, expected):
-    tried = trace_self(TEXT, Settings(model=folder, head="mean", mask="none")).weights
-    trace = trace_self(TEXT, Settings(model=folder, head="rollout", mask="none"))
+def test_a_mask_is_tried_in_the_last_layer_alone(causal, expected):
+    tried = trace_self(TEXT, Settings(model=causal, head="mean", mask="none")).weights
+    trace = trace_self(TEXT, Settings(model=causal, head="rollout", mask="none"))
     rolled = rolled_up_to(np.array([expected[0], [tried, tried]]), 1)
     np.testing.assert_allclose(trace.weights, rolled, atol=1e-5)
-    assert trace.mask is None
+    assert trace.mask is None and (tried > 0).all()
 
 
 def test_a_file_of_several_layers_has_one(at):
     weights = np.tril(np.random.default_rng(0).random((3, 2, 4, 4)))
     weights /= weights.sum(axis=-1, keepdims=True)
-    np.savez(at / "all.npz", attentions=weights, tokens=NAMES)
+    np.savez(at / "all.npz", attentions=weights, tokens=["[CLS]", "walk", "##ing", "home"])
     show = ("show", "all.npz", "--head", "rollout")
     for layer, more in ((0, ("--layer", "0")), (1, ("--layer", "1")), (2, ("--layer", "2")), (2, ())):
         found = record(*show, *more)
@@ -186,9 +157,6 @@ def test_a_file_of_several_layers_has_one(at):
         assert found["mask_name"] == "causal" and found["head"] == "rollout"
     assert record(*show, "--join-pieces")["query_tokens"] == ["[CLS]", "walking", "home"]
     assert "weights = A2 A1 A0" in here(*show).out
-
-
-# Words of pieces, without special tokens
 
 
 def joined(weights):
@@ -264,7 +232,7 @@ def test_every_head_a_page_and_a_figure_have_words(bert, at):
     shown = here("heads", CATS, "-m", bert, "--join-pieces", "--hide-special")
     assert "attn heads TEXT -m DIR --join-pieces --hide-special --layer 0" in " ".join(shown.out.split())
     assert "Hidden: [CLS], [SEP]. Rows are not renormalised." in shown.out
-    told("self", CATS, "-m", bert, "--join-pieces", "--figure", "links", "-o", "figure.svg")
+    here("self", CATS, "-m", bert, "--join-pieces", "--figure", "links", "-o", "figure.svg")
     drawn = (at / "figure.svg").read_text()
     assert "walking" in drawn and "##ing" not in drawn
 
@@ -295,9 +263,6 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(bert):
     assert json.loads(ran.out) == json.loads(attn("self", CATS, "-m", bert, *shape[:2], "-f", "json").out)
 
 
-# Every format, and what has no rollout
-
-
 FORMATS = ["table", "bars", "json", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"]
 MADE = """
 self dabca -m {gpt2}
@@ -311,8 +276,8 @@ self 'the cats walking home' -m {bert} --join-pieces --head all
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("command", MADE.strip().splitlines())
-def test_every_format_has_them(command, format, folder, bert, at):
-    ran = here(*shlex.split(command.format(gpt2=folder, bert=bert)), "-f", format, "-o", "out")
+def test_every_format_has_them(command, format, causal, bert, at):
+    ran = here(*shlex.split(command.format(gpt2=causal, bert=bert)), "-f", format, "-o", "out")
     assert ran.code == 0, ran.err
     made = (at / "out").read_bytes()
     assert len(made) > 100 and (b"nan" not in made or format == "npy")

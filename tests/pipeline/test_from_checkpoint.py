@@ -22,17 +22,13 @@ from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, PIECES, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import close
-from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of, record, told
-from tests.shell import refused
+from tests.pipeline.records import IDS, TEXT, attentions, model_of, record
+from tests.schema import checked
+from tests.shell import refused, told
 from tests.small_models import trace_checkpoint
 from tests.thorough import some
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
-
-
-@pytest.fixture(scope="module")
-def gpt2_folder(tmp_path_factory):
-    return small_gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
 def trace_of(kind, folder, context=None, keep_weights=False, text=TEXT, **settings):
@@ -42,39 +38,23 @@ def trace_of(kind, folder, context=None, keep_weights=False, text=TEXT, **settin
 dabca = partial(trace_of, "self", text="dabca")  # what the GPT-2 of six letters makes of five
 
 
-def softmax(scores, mask=None):
-    scores = scores if mask is None else np.where(mask, scores, -np.inf)
-    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exps / exps.sum(axis=1, keepdims=True)
-
-
-def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
-    trace = dabca(gpt2_folder, query="a", model=gpt2_folder)
+def test_ids_are_those_of_the_model_s_vocabulary(causal):
+    trace = dabca(causal, query="a", model=causal)
     assert trace.query_input_ids == trace.key_input_ids == (3, 0, 1, 2, 0)
     record = trace.to_dict()
     assert record["query_input_ids"] == [0, 0] and record["key_input_ids"] == [3, 0, 1, 2, 0]
     assert record["query_ids"] == [1, 1]  # by first appearance, as everywhere
-    walked = told("explain", "dabca", "-m", gpt2_folder, "--only", "tokens")
+    walked = told("explain", "dabca", "-m", causal, "--only", "tokens")
     assert re.findall(r"^([abcd]) +(\d)$", walked, re.M) == [*zip("dabca", "30120", strict=True)]
     assert "ids are those of the model's vocabulary" in walked
-    assert "Tokens and ids: d 3, a 0, b 1, c 2." in told("explain", "dabca", "-m", gpt2_folder)
-    assert dabca(gpt2_folder, hide_special=True).query_input_ids is None
+    assert "Tokens and ids: d 3, a 0, b 1, c 2." in told("explain", "dabca", "-m", causal)
+    assert dabca(causal, hide_special=True).query_input_ids is None
 
 
-def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
-    trace = dabca(gpt2_folder, mask="none")
-    assert trace.mask is None and (trace.weights > 0).all()
-
-
-@pytest.mark.parametrize(("name", "is_told"), [("bert", True), ("distilbert", False)])
-def test_a_special_token_that_is_typed_is_read_as_one_and_that_is_told(name, is_told, transformers, tmp_path):
-    model_of(CASES[name], transformers, tmp_path)
-    model, note = Settings(model=str(tmp_path)), "[SEP] in the text is read as a special token"
-    assert not any("special token" in one for one in trace_self(TEXT, model).notes)
-    (found,) = (one for one in trace_self("the cat [SEP] walking home", model).notes if note in one)
-    assert ("one segment" in found) == is_told
-    (found,) = (one for one in trace_self("[PAD] the [SEP] cat", model).notes if "special" in one)
-    assert found.startswith("[PAD], [SEP] in the text are read as")
+def test_a_special_token_that_is_typed_makes_no_segment_where_a_model_has_none(transformers, tmp_path):
+    model_of(CASES["distilbert"], transformers, tmp_path)
+    (found,) = trace_self("the cat [SEP] walking home", Settings(model=str(tmp_path))).notes
+    assert "[SEP] in the text is read as a special token" in found and "one segment" not in found
 
 
 @pytest.mark.parametrize("name", ["t5", "llama", "gemma2", "gemma2 uncapped"])
@@ -127,10 +107,6 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
             trace_of(kind, tmp_path)
     with pytest.raises(UsageError, match="takes one text"):
         trace_of("self", tmp_path, "a b c")
-    model_of(CASES["bert"], transformers, tmp_path / "bert")
-    for kind, said in (("masked", "not causal"), ("cross", "reads one text")):
-        with pytest.raises(UsageError, match=said):
-            trace_of(kind, tmp_path / "bert", "a")
     model_of(PAIRS["bart"], transformers, tmp_path / "bart")
     for kind, context, keys in (("self", None, 8), ("masked", "a b c", 8), ("cross", "a b c", 5)):
         trace = trace_of(kind, tmp_path / "bart", context, keep_weights=True, layer=1, head="3")
@@ -175,7 +151,8 @@ def check_steps(trace, is_rotated):
             assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
             assert np.abs(head.position_scores).max() > 0.01
         final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
-        close(head.weights, softmax(final, trace.mask))
+        exps = np.exp(final) * (1 if trace.mask is None else trace.mask)
+        close(head.weights, exps / exps.sum(axis=1, keepdims=True))
         close(head.output, head.weights @ head.v)
     joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
     close(trace.layer_output, joined, FLOAT32)
@@ -256,10 +233,10 @@ def test_a_norm_that_is_stored_less_one_is_shown_as_it_counts(tmp_path):
         close(np.array(head[name]), x / np.sqrt((x * x).mean(axis=1, keepdims=True)) * (1 + gain))
 
 
-def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
-    trace = dabca(gpt2_folder)
+def test_without_steps_a_trace_of_a_model_holds_no_weights(causal):
+    trace = dabca(causal)
     assert trace.shown.W is trace.x_query is trace.W_o is trace.layer_output is None
-    kept = dabca(gpt2_folder, keep_weights=True)
+    kept = dabca(causal, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
     close(kept.shown.W_q, W[:, :4], 0)
@@ -308,27 +285,27 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     assert "--kind masked" in refused("masked", "the cat", "-m", str(tmp_path))
 
 
-def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
+def test_a_layer_that_is_shown_attends_once(causal, monkeypatch):
     made = mock.Mock(side_effect=blocks.output_of)  # by which the model itself lets a layer's heads attend
     monkeypatch.setattr(blocks, "output_of", made)
-    dabca(gpt2_folder, layer=0)
-    every = dabca(gpt2_folder, layer="all", head="all")
-    rolled = dabca(gpt2_folder, layer="all", head="rollout")
+    dabca(causal, layer=0)
+    every = dabca(causal, layer="all", head="all")
+    rolled = dabca(causal, layer="all", head="rollout")
     assert not made.called
-    dabca(gpt2_folder)
+    dabca(causal)
     assert [call.args[0].q.shape[1] for call in made.call_args_list] == [2], "the layer below"
     with monkeypatch.context() as slow:
         slow.setattr("attn_cli.models.checkpoints.layers.LayerSteps.keep", lambda steps, output: None)
-        again = dabca(gpt2_folder, layer="all", head="all")
+        again = dabca(causal, layer="all", head="all")
     close([head.weights for head in every.heads], [head.weights for head in again.heads])
-    alone = dabca(gpt2_folder, head="rollout")
+    alone = dabca(causal, head="rollout")
     close(rolled.shown.weights, alone.weights)
 
 
-def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(gpt2_folder):
-    own = dabca(gpt2_folder, layer="all", head="all")
+def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(causal):
+    own = dabca(causal, layer="all", head="all")
     for other in ({"mask": "none"}, {"temperature": 9}, {"score": "dot"}, {"without": ("b",)}):
-        tried = dabca(gpt2_folder, **other, layer="all", head="all")
+        tried = dabca(causal, **other, layer="all", head="all")
         close(tried.heads[-1].q, own.heads[-1].q)
         assert np.abs(tried.heads[0].weights - own.heads[0].weights).max() > 0.01
 

@@ -10,9 +10,9 @@ from attn_cli import Settings
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.sources.text import trace_text
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
-from tests.pipeline.records import record, told as printed_by
-from tests.shell import attn, here
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2
+from tests.pipeline.records import record
+from tests.shell import attn, here, told as printed_by
 
 TEXT, WITH_MEAN = "The cat sat on the", ("--knock-out-with", "mean")
 
@@ -77,8 +77,6 @@ def test_layers_above_are_new_and_the_others_are_what_they_were():
         np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)
     assert_alike([*map(list, out.next_words.words)], [*map(list, expected.next_words.words)], 1e-6)
     assert abs(out.next_words.words[0].probability - before.next_words.words[0].probability) > 0.001
-    note = "Head 1.previous is knocked out: what it gives is zero, and all that is computed from it is new."
-    assert note in out.notes and note not in before.notes
     number = trace_text("self", TEXT, None, Settings(**vars(told) | {"knock_out": ("1.1",)}), shared=shared)
     assert_alike([*map(list, number.next_words.words)], [*map(list, out.next_words.words)])
 
@@ -126,12 +124,3 @@ def test_without_its_network_a_layer_adds_what_its_heads_gave(models):
     x = made["wte.weight"][[3, 0, 1, 2, 0]] + made["wpe.weight"][:5] + np.array(below["layer_output"])
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(out["x_query"], x * made["h.1.ln_1.weight"] + made["h.1.ln_1.bias"], atol=1e-4)
-
-
-def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tokenizers, tmp_path):
-    model = small_bert(tmp_path / "bert")
-    told = ("the cats walking", "-m", model, "--layer", "1", "--knock-out", "0.0", "--knock-out", "0.mlp")
-    out = record("self", *told, "--knock-out-with", "mean", "--join-pieces", "-t", "2", "--without", "the")
-    assert out["query_tokens"][2:4] == ["cats", "walking"]
-    said = "what they give is their mean over the text (of a network, zero), and all"
-    assert any(f"Head 0.0 and the network of layer 0 are knocked out: {said}" in one for one in out["notes"])

@@ -1,14 +1,12 @@
 """attn masked -p language: nothing ahead leaks, what comes next, and what the other commands make of the model."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
 from attn_cli.learn import language_score
 from attn_cli.learn.language_score import perplexity
@@ -18,8 +16,8 @@ from attn_cli.settings import usual
 from attn_cli.vectors import bundled as vectors
 from attn_cli.vectors.lookup import embed
 from tests.alike import FLOAT32, assert_alike
-from tests.pipeline.records import record, told
-from tests.shell import attn, here, refused
+from tests.pipeline.records import record
+from tests.shell import attn, here, refused, told
 
 LANGUAGE = Settings(projection="language")
 MODEL = ("-p", "language")
@@ -34,10 +32,6 @@ SENTENCES = (
     "I do n't know what you want me to do .",
     "The school was built in the early part of the century .",
 )
-
-
-def flat(text):
-    return " ".join(text.split())
 
 
 def test_the_bundled_file_is_small_and_guesses_as_well_as_it_did_when_it_was_measured():
@@ -75,19 +69,14 @@ def test_the_perplexity_of_texts_is_that_of_each_word_after_those_before_it(monk
 
 
 def test_words_that_are_ahead_change_nothing_before_them():
-    stack, table = bundled("language"), vectors()
     words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
-    before = stack.last_rows(embed(words, table, "model", 0, stack.spelling).X, causal(8))
     other = trace_masked(words, Settings(projection="language", next_at="all")).next_words_at
     for place in (0, 3, 7):
         changed = [*words[:place], "zwxing", *words[place + 1 :]]
-        after = stack.last_rows(embed(changed, table, "model", 0, stack.spelling).X, causal(8))
-        np.testing.assert_allclose(after[:place], before[:place], rtol=0, atol=1e-12)
-        assert (np.abs(after[place:] - before[place:]).max(axis=1) > 1e-6).all()
-        one = trace_masked(changed, Settings(projection="language", next_at="all"))
-        assert one.next_words_at is not None
-        said, wanted = ([(w.words, w.token) for w in side[:place]] for side in (one.next_words_at, other))
-        assert_alike(said, wanted, FLOAT32)
+        found = trace_masked(changed, Settings(projection="language", next_at="all")).next_words_at
+        said, wanted = ([(w.words, w.token) for w in side] for side in (found, other))
+        assert_alike(said[:place], wanted[:place], FLOAT32)
+        assert all(one[0] != before[0] for one, before in zip(said[place:], wanted[place:], strict=True))
 
 
 def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
@@ -124,12 +113,9 @@ def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
     assert [one["place"] for one in padded["next_words_at"]] == [*places]
 
 
-def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_does():
+def test_other_commands_name_words_where_they_are_asked_to():
     assert trace_self(TEXT, LANGUAGE).next_words is None
     assert len(trace_self(TEXT, Settings(projection="language", next=2)).next_words.words) == 2
-    with pytest.raises(UsageError, match="--next-at needs a model that says what comes next") as error:
-        trace_masked(TEXT, Settings(head="subject", next_at="all"))
-    assert error.value.option == "--next-at"
 
 
 def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tmp_path):
@@ -144,27 +130,6 @@ def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tm
         # As a process of its own does it: with more threads of BLAS, the last digits differ.
         alone, found = json.loads(attn("masked", text, *MODEL, "-f", "json").out), json.loads(line)
         assert found == {name: alone[name] for name in found} and "next_words" in found
-
-
-def test_self_holds_the_mask_and_a_page_of_two_texts_is_refused():
-    assert trace_self(TEXT, LANGUAGE).mask_name == MASK
-    assert "it has no second text" in refused("page", "The cat", "--context", "a dog", *MODEL)
-
-
-def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
-    bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
-    assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
-    assert_alike(bare.next_words, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
-    for mask, cheats in (("window:1", True), ("window:2:0", False), ("causal", False)):
-        notes = trace_masked(TEXT, Settings(projection="language", mask=mask)).notes
-        assert any(f"Under {mask} language cheats" in note for note in notes) == cheats
-
-
-def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_them():
-    said = "A word that the model does not know has that of all unknown ones together."
-    for text, is_said in (("the \x1b[31mzzxq [/b] sat", True), ("the cat sat", False)):
-        shown = here("masked", text, "-p", "language", "--next-at", "all", "--width", "200").out
-        assert (said in shown) == is_said and "\x1b" not in shown
 
 
 WEIGHTS_ALONE = "holds for the weights, not for them."
@@ -189,7 +154,7 @@ def test_what_changes_the_weights_changes_nothing_that_it_says_and_the_screen_te
         assert_alike(found["next_words"], plain["next_words"], FLOAT32)
         is_same = "pad" in options or "layer" in options or options == "--score scaled"
         assert is_same or not np.allclose(found["weights"], plain["weights"])
-        shown = flat(here(*command, *options.split()).out)
+        shown = " ".join(here(*command, *options.split()).out.split())
         assert all(part in shown for part in said)
         assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
 
@@ -208,33 +173,15 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
         assert any(name in note for note in found["notes"])
 
 
-def test_an_unknown_head_is_answered_with_those_of_every_layer_and_one_of_another_with_its_layer():
-    stack, said = bundled("language"), refused("masked", TEXT, *MODEL, "--head", "previos")
-    assert "There is no head 'previos' in language. Did you mean previous?" in said
-    hint = said.partition("Heads are ")[2]
-    first = {re.sub(r"-\d+$", "", name) for name in stack.facts["scores"]}
-    assert first >= {"previous", "induction"}
-    assert set(hint.split(", ")[: len(first)]) == first, "before those of the same kind"
-    count = len(stack.head_names(stack.layers - 1))
-    assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
-    for layer in map(str, range(stack.layers)):
-        assert told("masked", TEXT, *MODEL, "--head", str(count - 1), "--layer", layer)
-    for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
-        asked, right = ("self", TEXT, "-p", model, "--head", head, "--layer"), bundled(model).layer_of(head)
-        said = refused(*asked, str(layer))
-        assert f"no head '{head}' in layer {layer} of {model}" in said
-        assert f"It is in layer {right}: try --layer {right}." in said
-        assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in said
-        assert told(*asked, str(right))
-
-
 def test_the_main_head_is_shown_or_the_first_of_a_layer_and_at_most_50_words():
     main, shown = bundled("language").facts["main"], trace_self(TEXT, LANGUAGE)
-    assert f"[default: {usual('head')}; {main} with -p language; else" in flat(here("masked", "--help").out)
+    default = f"[default: {usual('head')}; {main} with -p language; else"
+    assert default in " ".join(here("masked", "--help").out.split())
     assert (shown.shown.name, shown.projection.layer) == (main, bundled("language").layer_of(main))
     with_layer = trace_self(TEXT, replace(LANGUAGE, layer=1))
     assert with_layer.shown.name == with_layer.head_names[0]
     assert trace_self(TEXT, replace(LANGUAGE, head="3")).projection.layer == 2
+    assert trace_self(TEXT, replace(LANGUAGE, head="7", layer=0)).shown.name == "article"
     assert trace_self(TEXT, Settings(projection="roles-deep")).shown.name == "relations"
     assert refused("masked", TEXT, *MODEL, "--next", "51")
 
@@ -255,23 +202,6 @@ def test_each_line_of_next_words_says_after_which_word_it_is(width):
     assert about < shown.index("After each token")  # these tokens: those of the bars above
 
 
-DOG = "The dog ran after the cat."
-
-
-# Of the second text another head takes more away than this one adds.
-@pytest.mark.parametrize("text", ["The cat sat on the", "The king of France was", DOG])
-def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_is_without_it(text):
-    found = record("effect", text, "--measure", "knock-out")
-    head = max((one for one in found["parts"] if one["part"] == "head"), key=lambda one: one["value"])
-    place = head["layer"], head["head"]
-    without = next(one for one in found["knock_outs"] if (one["layer"], one["head"]) == place)
-    said = rf'Head {place[0]}.{place[1]} adds most to "{found["target"]["token"]}": without it (\S+) becomes '
-    for command in (("masked",), ("explain", *MODEL), ("explain", *MODEL, "--next", "3")):
-        screen = flat(told(*command, text))
-        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?(, for it helps other words more)?\. ', screen)
-        assert len(lines) == 1, command
-        assert bool(lines[0][2]) == (without["probability"] > found["probability"])
-        assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)
-        assert float(lines[0][1]) == pytest.approx(without["probability"], abs=6e-4)
-    for other in (("explain",), ("masked", "--knock-out", "0.1"), ("masked", "--head", "subject")):
-        assert "adds most" not in told(*other, text)
+def test_no_head_is_named_where_the_model_says_no_words_or_one_is_out():
+    for command in (("explain",), ("masked", "--knock-out", "0.1"), ("masked", "--head", "subject")):
+        assert "adds most" not in told(*command, "The dog ran after the cat.")

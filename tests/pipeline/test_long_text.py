@@ -25,7 +25,7 @@ from attn_cli.settings import View
 from attn_cli.trace import LARGE
 from tests.cli.test_hostile import TOKENS
 from tests.schema import complaints
-from tests.shell import here, record, refused, terminal
+from tests.shell import here, record, refused, terminal, told
 from tests.thorough import like_cases
 
 N = 1010
@@ -75,9 +75,6 @@ def bits_of(row):
 def blocks_of(n, every=1):
     """The pairs of edges of 40 blocks, or of each `every` of them."""
     return list(pairwise([-(-i * n // 40) for i in range(0, 41, every)]))
-
-
-# The numbers, against the whole matrix
 
 
 def check_blocks(view, whole):
@@ -141,7 +138,6 @@ def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
     trace = trace_self("once " + "often " * 600 + "seldom " * 450, settings)
     found = strongest_links(trace, trace.shown, 10)
     assert not found.is_sure
-    assert "Of the 5 links kept of each row, the strongest to a different word" in flat(screen(trace))
     same = trace_self("Word word " * 600, settings)
     assert strongest_links(same, same.shown, 10) == ([], False)
     assert "None of the 5 links kept of each row leads to a different word." in flat(screen(same))
@@ -164,18 +160,12 @@ def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     for i, (row, keys) in enumerate(zip(whole.weights, allowed_of(whole).sum(axis=1).tolist(), strict=True)):
         if keys > 1 and i not in whole.pad_queries:
             bits[i] = bits_of(row), math.log2(keys)
-    entropies, maxima = zip(*bits.values(), strict=True)
-    low, middle, high, most = min(entropies), median(entropies), max(entropies), max(maxima)
-    found = spread(trace, trace.long_view)
-    assert (found.lowest, found.median, found.highest) == pytest.approx((low, middle, high))
+    entropies, found = [own for own, _ in bits.values()], spread(trace, trace.long_view)
+    told = found.lowest, found.median, found.highest
+    assert told == pytest.approx((min(entropies), median(entropies), max(entropies)))
     assert set(found.ranked.tolist()) == set(bits)
     shares = [bits[i][0] / bits[i][1] for i in found.ranked.tolist()]
     assert all(before <= after + 1e-9 for before, after in pairwise(shares))
-    told = f"between {low:.2f} and {high:.2f} bits, with a median of {middle:.2f}; the maximum is {most:.2f}"
-    assert f"{told}, log2 of {2**most:,.0f} equally weighted keys" in flat(screen(trace))
-
-
-# The screen
 
 
 def drawn_map(text, ramp=BARS):
@@ -206,15 +196,14 @@ def test_a_map_fits_the_terminal_whole(case, encoding, width, shape):
         if cell != dash:
             assert abs((mean - low) / (high - low) * len(ramp) - (ramp.index(cell) + 0.5)) <= 0.65
     assert re.search(rf"shades: {low:.2g} \S+ {high:.2g}", flat(text))
+    size = f"of {'about ' * (width != 20)}{round(N / shape[0])} queries x {round(N / shape[1])} keys"
+    assert size + " that may be looked at." * (case == "window") in flat(text)
 
 
-def test_the_screen_says_what_a_cell_is():
-    assert "that may be looked at" in flat(screen(traced("causal")))
+def test_the_shades_of_a_map_whose_weights_are_all_the_same_begin_at_zero():
     equal = screen(trace_self(" ".join(MANY[:1100]), replace(RANDOM, temperature=1e300)))
     assert {cell for row in drawn_map(equal) for cell in row} == {"█"}
     assert "shades: 0 ▁▂▃▄▅▆▇█ 0.00091" in equal
-    even = trace_matrices("compute", Given("m", {"X": CHANCE.normal(size=(1200, 3))}), Settings())
-    assert "Each cell is the mean weight of 60 queries x 30 keys." in flat(screen(even))
 
 
 def test_on_a_narrow_terminal_there_is_a_map_and_no_place_of_a_link_is_cut():
@@ -279,45 +268,12 @@ def test_pages_have_the_map_with_every_block_and_its_mean():
     assert table[:10] == [" | ".join(f"{mean:.2g}" for mean in row) for row in ten]
 
 
-# One row
-
-
-def key_of(j):
-    return f"{j} {WORDS[j]}" if WORDS.count(WORDS[j]) > 1 else WORDS[j]
-
-
-@pytest.mark.parametrize("case", ["self", "causal"])
-def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
-    place = 700
-    whole = traced(case, full=True)
-    trace = traced(case, query=str(place))
-    text = screen(trace)
-    assert len(text.splitlines()) < 60 and text.count("q·k =") <= 2
-    row, bits = whole.weights[place].tolist(), bits_of(whole.weights[place])
-    keys = int(allowed_of(whole)[place].sum())
-    assert f"has an entropy of {bits:.2f} bits, like {2**bits:.0f} equally weighted keys" in flat(text)
-    assert f"the maximum for {keys:,} keys is log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
-    best = sorted(range(N), key=lambda j: (-round(row[j], 12), j))[:5]  # words alike tie
-    told = flat(text.partition("The 5 strongest keys of each query:")[2])
-    strongest = " ".join(f"{key_of(j)} {share(row[j])}" for j in best)
-    assert told.startswith(f"{place} {WORDS[place]} {strongest}")
+def test_a_row_on_request_has_the_places_of_words_that_are_written_alike():
+    text = screen(traced("self", query="700"))
     table = text[text.index("\nkey ") : text.index(" others")]
     listed = re.findall(r"^(?:(\d+) )?(w\d+) ", table, re.MULTILINE)
-    assert any(j for j, _ in listed)  # words that are written alike have their places
+    assert any(j for j, _ in listed)
     assert all(WORDS[int(j)] == word if j else WORDS.count(word) == 1 for j, word in listed)
-    assert f"{key_of(best[0])}: q·k" in flat(text)
-
-
-@pytest.mark.parametrize("words", [WORDS, WORDS[:300]])
-def test_what_a_row_by_hand_does_not_list_is_either_other_or_masked(words):
-    trace = trace_masked(" ".join(words), replace(RANDOM, query="20"))
-    text = screen(trace)
-    others = re.search(r"^9 others .* (\S+)$", text, re.MULTILINE)[1]
-    weights = sorted(trace.weights[trace.row_in_arrays(20)].tolist()[:21])
-    assert float(others) == pytest.approx(sum(weights[:9]), abs=1e-4)
-    assert re.search(rf"^{len(words) - 21:,} masked .* masked +–$", text, re.MULTILINE)
-    early = screen(trace_masked(" ".join(words), replace(RANDOM, query="5")))
-    assert "others" not in early and f"\n{len(words) - 6:,} masked" in early
 
 
 @pytest.mark.parametrize("command", ["self", "explain"])
@@ -329,6 +285,8 @@ def test_a_row_of_some_hundred_words_is_told_in_the_long_form(command):
     short = here(*few).out
     assert short.count("q·k =") == 2 and "others" not in short
     assert here(*few, "--by-hand", "all").out.count("q·k =") == 30
+    early = here(command, words, *PLAINLY, "-q", "5", "--mask", "causal").out
+    assert "others" not in early and "\n294 masked" in early
 
 
 def test_a_row_of_few_keys_is_whole_however_many_queries_there_are():
@@ -360,9 +318,6 @@ def test_rows_without_a_choice_and_rows_beyond_those_that_fit_are_told_of():
     assert len(screen(many).splitlines()) < 260
 
 
-# JSON
-
-
 @pytest.mark.parametrize("options", [{}, {"query": "w7", "top": 2}])
 def test_the_json_of_a_long_text_has_the_long_view(options):
     trace = traced("window", **options)
@@ -386,9 +341,6 @@ def test_a_query_that_sees_nothing_has_no_entropy_and_a_short_text_no_long_view_
     assert told["map"]["values"][0] == [None] * 40 and not any(told["map"]["allowed"][0])
     short = (trace_self("a b", RANDOM), trace_self("a b", replace(RANDOM, top=1)), traced("self", full=True))
     assert all(trace.to_dict()["long_view"] is None for trace in short[:2]) and short[2].long_view is None
-
-
-# Other shapes
 
 
 @pytest.mark.parametrize("few", [9, 40])
@@ -432,20 +384,10 @@ def test_a_text_of_some_hundred_words_has_the_same_screen_of_all_its_weights():
     assert "288 more rows" in shown
 
 
-@pytest.mark.parametrize("mask", ["causal", "window:5"])
-def test_the_mask_of_a_long_text_is_shown_where_it_ends(mask):
-    ran = here("masked", TEXT, "-e", "random", "--mask", mask, "--show", "mask", "-q", "700", "--width", "80")
-    assert ran.code == 0 and len(ran.out.splitlines()) < 160
-    last = 700 if mask == "causal" else 705
-    assert f"({last - 20} to {last + 19})" in ran.out
-    row = re.search(r"^700 \S+ +([TF]{40})$", ran.out, re.MULTILINE)[1]
-    low = 0 if mask == "causal" else 695
-    assert row == "".join("T" if low <= j <= last else "F" for j in range(last - 20, last + 20))
-    assert "Each cell is the share of about 50 queries x 25 keys that may be looked at." in flat(ran.out)
-    beyond = 0 if mask == "causal" else 5
-    for drawn, (a, b) in zip(drawn_map(ran.out)[:20], blocks_of(N, 2), strict=True):
-        is_shut = [c - (b - 1) > beyond or (mask != "causal" and a - (d - 1) > 5) for c, d in blocks_of(N)]
-        assert [cell == "–" for cell in drawn] == is_shut
+def test_the_mask_of_a_long_text_is_shown_where_it_ends():
+    options = "--mask window:5 --show mask -q 700 --width 80"
+    text = told("masked", TEXT, *PLAINLY, *options.split())
+    assert "(685 to 724)" in text and f" {10 * 'F'}{11 * 'T'}{19 * 'F'}\n" in text
 
 
 def test_the_mask_of_many_queries_is_shown_where_the_first_one_sees_something():
@@ -465,9 +407,6 @@ def test_both_corners_of_a_long_mask_are_shown_where_they_are():
     rows = re.findall(r"^(?:\d+ )?x\d+((?: +[TF]){8}|  *[TF]{8})$", part, re.MULTILINE)
     steps = ["".join("T" if j <= i else "F" for j in range(8)) for i in range(8)]
     assert ["".join(row.split()) for row in rows] == 2 * steps
-
-
-# The bar
 
 
 def test_a_bar_moves_and_is_taken_away():

@@ -23,12 +23,7 @@ PIECES = (*by_hand.FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
 FRAMED = "the [MASK] sat"
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
-
 WITHOUT = ["masked --next 0", "self", "explain", "explain --mask causal"]
-
-
-def causal(tmp_path, tensors=None, **config):
-    return small_gpt2(tmp_path / "gpt2", tensors, **config)
 
 
 def encoder(tmp_path, pieces=PIECES, **more):
@@ -48,15 +43,14 @@ def same(found, names, shares):
     np.testing.assert_allclose(over, over[0], atol=1e-6)
 
 
-def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
-    folder = causal(tmp_path)
+def test_a_causal_model_says_what_follows_the_last_token(causal):
     logits = by_loops(gpt2(), [3, 0, 1, 2, 0])[1][-1]
     names = [word.replace("Ġ", " ") for word in by_hand.LETTERS]
     for layer in (0, 1):
-        trace = trace_self("dabca", Settings(model=folder, next=3, layer=layer))
+        trace = trace_self("dabca", Settings(model=causal, next=3, layer=layer))
         assert trace.next_words.place == 4 and not trace.next_words.fills
         same(trace.next_words, *likeliest(logits, names, 3))
-    every = trace_self("dabca", Settings(model=folder, next=50)).next_words
+    every = trace_self("dabca", Settings(model=causal, next=50)).next_words
     same(every, *likeliest(logits, names, 6))
     assert sum(one.probability for one in every.words) == pytest.approx(1)
     for one in every.words:
@@ -70,20 +64,19 @@ def test_of_words_as_likely_the_first_is_named_first():
     assert next_words.likeliest(np.repeat([0.1, 0.3, 0.2], 40), 3) == [40, 41, 42]
 
 
-def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
-    folder = causal(tmp_path)
-    trace = trace_masked("dab", Settings(model=folder))
+def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(causal, tmp_path):
+    trace = trace_masked("dab", Settings(model=causal))
     assert (len(trace.next_words.words), trace.mask_name, trace.notes) == (5, "causal", ())
     for command, count in (("masked", 5), ("masked --next 2", 2), *((one, 0) for one in WITHOUT)):
-        words = record_of(*command.split(), "dab", "-m", folder)["next_words"]
+        words = record_of(*command.split(), "dab", "-m", causal)["next_words"]
         assert len(words or ()) == count and (words is None) == (count == 0)
     (tmp_path / "lines").write_text("dab\n")
-    line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder, "--fields", "all").out
-    assert_alike(json.loads(line), record_of("masked", "dab", "-m", folder), FLOAT32)
+    line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", causal, "--fields", "all").out
+    assert_alike(json.loads(line), record_of("masked", "dab", "-m", causal), FLOAT32)
 
 
 def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path):
-    folder = causal(tmp_path)
+    folder = small_gpt2(tmp_path)
     with mock.patch.object(Weights, "stored", autospec=True, side_effect=Weights.stored) as stored:
         for words in (None, 1):
             trace_self("dab", Settings(model=folder, layer=0, next=words))
@@ -120,18 +113,18 @@ def test_a_note_says_why_a_model_names_no_words(tmp_path):
     ):
         record = record_of("self", text, "-m", encoder(tmp_path, pieces, head=head), "--next", "3")
         assert record["next_words"] is None and told in record["notes"][-1]
-    untied = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
+    untied = trace_masked("dab", Settings(model=small_gpt2(tmp_path, tie_word_embeddings=False)))
     assert untied.next_words is None and "no language-model head" in untied.notes[-1]
 
 
-def test_a_standing_number_waits_for_a_model(tmp_path):
-    folder, plain = causal(tmp_path), ("self", "a b", "-e", "random")
+def test_a_standing_number_waits_for_a_model(causal):
+    plain = ("self", "a b", "-e", "random")
     assert record_of(*plain, env={"ATTN_NEXT": "2"})["next_words"] is None
-    assert len(record_of("self", "ab", "-m", folder, env={"ATTN_NEXT": "2"})["next_words"]) == 2
-    assert record_of(*plain, env={"ATTN_NEXT": "2", "ATTN_MODEL": folder})["next_words"] is None
+    assert len(record_of("self", "ab", "-m", causal, env={"ATTN_NEXT": "2"})["next_words"]) == 2
+    assert record_of(*plain, env={"ATTN_NEXT": "2", "ATTN_MODEL": causal})["next_words"] is None
 
 
-def test_screens_show_the_words_and_obey_none(tmp_path):
+def test_screens_show_the_words_and_obey_none(causal, tmp_path):
     folder = encoder(tmp_path)
     screens = ("self", "explain", "explain --steps", "self -f bars", "self --width 60")
     formats = [f"self -f {format}" for format in ("html", "svg", "markdown", "latex")]
@@ -145,14 +138,12 @@ def test_screens_show_the_words_and_obey_none(tmp_path):
     told = here("self", FRAMED, "-m", folder, "--next", "10", "-f", "csv").err
     assert 'Likeliest to fill "[MASK]": "' in told and "^[[31mred" in told and told.count("\n") == 1
     assert "What the model says" not in here("self", FRAMED, "-m", folder).out
-    folder = causal(tmp_path)
     options = ("--next", "2", "-t", "2", "--mask", "none", "--width", "200")
-    changed = here("self", "dab", "-m", folder, *options).out
+    changed = here("self", "dab", "-m", causal, *options).out
     assert "--mask and --temperature hold in the layer shown, not for them." in changed
-    same = [trace_self("dab", Settings(model=folder, next=2, temperature=t)).next_words for t in (1.0, 2.0)]
+    same = [trace_self("dab", Settings(model=causal, next=2, temperature=t)).next_words for t in (1.0, 2.0)]
     assert_alike(same[0], same[1], FLOAT32)
-    assert "Likeliest to come after" in here("masked", "dab", "-m", folder).out
-    assert "Likeliest to come after" not in here("masked", "dab", "-m", folder, "--show", "mask").out
+    assert "Likeliest to come after" not in here("masked", "dab", "-m", causal, "--show", "mask").out
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path):
@@ -163,14 +154,13 @@ def test_scores_that_are_no_numbers_are_refused(tmp_path):
         trace_self(FRAMED, Settings(model=folder, next=1))
 
 
-def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_there(tmp_path):
-    folder = causal(tmp_path)
-    trace = trace_self("dabca", Settings(model=folder, next=3, next_at="all"))
+def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_there(causal):
+    trace = trace_self("dabca", Settings(model=causal, next=3, next_at="all"))
     assert [one.place for one in trace.next_words_at] == list(range(5))
     assert_alike(trace.next_words_at[-1], trace.next_words, FLOAT32)
     assert trace.next_words.actual is None
     for n, one in enumerate(trace.next_words_at[:-1], 1):
-        alone = trace_self("dabca"[:n], Settings(model=folder, next=6)).next_words
+        alone = trace_self("dabca"[:n], Settings(model=causal, next=6)).next_words
         same(one, [it.word for it in alone.words[:3]], [it.probability for it in alone.words[:3]])
         came = {it.word: it.probability for it in alone.words}["dabca"[n]]
         assert one.actual == pytest.approx(came, abs=1e-5)

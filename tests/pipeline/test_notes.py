@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2, small_gpt_oss
+from tests.schema import checked
 from tests.shell import here
 
 FILES, *COMMANDS = Path(__file__).with_name("notes.txt").read_text("utf-8").split("\nattn ")
@@ -32,6 +33,6 @@ def test_a_command_has_these_notes_and_no_others_or_is_refused_with_this_line(
         request.getfixturevalue("tokenizers")
     monkeypatch.chdir(folder)
     ran = here(*shlex.split(command), "-f", "jsonl" if command.startswith("generate") else "json")
-    error = json.loads(ran.err)["error"] if ran.code else {}
+    error = checked(json.loads(ran.err))["error"] if ran.code else {}
     said = f"{ran.code}: {error['message']} {error['hint'] or ''}".strip() if ran.code else ""
     assert ([said] if said else json.loads(ran.out)["notes"]) == expected

@@ -97,18 +97,6 @@ def test_an_attention_mask_that_does_not_fit_the_weights_is_said_not_to_be_used(
         assert any(said in note and "attention_mask" in note for note in found["notes"])
 
 
-def test_zeros_elsewhere_are_masked_as_they_are(tmp_path):
-    before = np.tri(4) * [1, 1, 0, 0]
-    for weights, tokens, mask in (
-        (np.eye(3), ["[CLS]", "a", "[SEP]"], None),  # each token at itself is no padding
-        (before, ["a", "b", "<pad>", "<pad>"], before.astype(bool).tolist()),
-    ):
-        given = weights / weights.sum(axis=-1, keepdims=True)
-        found = record(saved(tmp_path / "a.npz", {"weights": given, "tokens": np.array(tokens)}))
-        assert found["mask"] == mask
-        close(found["weights"], given)
-
-
 WEIGHTS = shares(3, 2, 4, 4)
 
 

@@ -9,25 +9,10 @@ from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError
 from attn_cli.models.encoder import matrix_of
 from attn_cli.pipeline.for_page import page_of, why_not_typed
-from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors import VectorTable, bundled
 from attn_cli.vectors.lookup import nearest_each
 from tests.pipeline.records import record
 from tests.shell import attn
-
-
-def note(trace):
-    (found,) = [note for note in trace.notes if note.startswith("No vector for")]
-    return found
-
-
-def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
-    trace = trace_self("grumf 中文 zwunt 日本 ㊗ ㊙", Settings(tokenizer="whitespace"))
-    told = note(trace).partition("the same for ")[2].rstrip(".").replace(" and ", " ").replace("; for", "")
-    for i, one in enumerate(trace.query_tokens):
-        for j in range(i):
-            is_same = np.array_equal(trace.x_query[i], trace.x_query[j])
-            assert is_same == (one in told and trace.query_tokens[j] in told and i // 4 == j // 4)
 
 
 def test_tokens_are_texts_and_each_has_one():
@@ -87,14 +72,6 @@ def test_words_and_what_is_added_for_their_places_are_rounded_and_so_is_the_sum(
 
 
 FOX = "The quick brown fox jumped over the lazy dog"
-
-
-def test_a_word_that_is_off_gets_nothing_and_the_others_share_its_weight():
-    before, after = record("self", FOX), record("self", FOX, "--without", "fox")
-    left = np.array(before["weights"]) * (np.arange(9) != 3)
-    expected = left / left.sum(axis=1, keepdims=True)  # what softmax leaves of the others
-    np.testing.assert_allclose(after["weights"], expected, rtol=0, atol=1e-12)
-    assert any("fox (3)" in note for note in after["notes"])
 
 
 def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding():
@@ -186,12 +163,3 @@ def test_ties_go_to_the_word_that_stands_earlier_and_a_cosine_is_never_beyond_on
     matrix = np.random.default_rng(5).standard_normal((200, 3)).astype(np.float16)
     for found in nearest_each(table(matrix), matrix.astype(float) * 7, 2, 200):
         assert all(-1 <= cosine <= 1 for _, cosine in found)
-
-
-def test_an_output_that_is_a_words_own_vector_is_named_after_it(tmp_path):
-    path = tmp_path / "v.txt"
-    path.write_text("she 1 0 0\nlikes 0 1 0\ncoffee 0 0 1\ntea 0 .1 .9\n")
-    settings = Settings(embedding=str(path), projection="identity", temperature=1e-3)
-    trace = trace_text("self", "She likes coffee", None, settings, name_outputs=True)
-    assert [words[0][0] for words in trace.output_words] == ["she", "likes", "coffee"]
-    np.testing.assert_allclose([words[0][1] for words in trace.output_words], 1, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Attention sinks: a score that joins each row's softmax and is dropped. Nothing may say that such rows sum to one."""
+"""Attention sinks, with which no row may be said to sum to one, and the norms of the vectors weight · v W_o."""
 
 import json
 import math
@@ -7,18 +7,20 @@ import re
 import numpy as np
 import pytest
 
-from attn_cli.settings import Settings
-from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
-from tests.pipeline.records import record, rolled_up_to, told
-from tests.shell import refused
+from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from tests.models.checkpoints import by_hand
+from tests.models.checkpoints.by_hand import gpt_oss, saved, small_bert, small_gpt_oss
+from tests.models.checkpoints.test_parity import same_as_by_vectors
+from tests.pipeline.records import record, rolled_up_to
+from tests.shell import refused, rows, told
 from tests.small_models import trace_checkpoint
 
-pytestmark = pytest.mark.usefixtures("tokenizers")
-TEXT = "dabca"
+TEXT, CAT = "dabca", "the cat sat on the mat"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tokenizers, tmp_path_factory):
     return small_gpt_oss(tmp_path_factory.mktemp("models") / "gpt_oss")
 
 
@@ -40,18 +42,6 @@ def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(tempe
     assert {one["temperature_95"] for one in found["diagnostics"]} == {None}  # the rest goes to the sink
 
 
-@pytest.mark.parametrize("temperature", [1, 2])
-def test_a_row_by_hand_has_the_sink_in_its_sum(temperature, folder):
-    screen = told("explain", TEXT, "-m", folder, "-q", "c", "-t", str(temperature), "--width", "80")
-    sunk, total = (
-        [float(number) for number in re.search(rf"^{name}[ …]+([\d.]+) +([\d.]+)", screen, re.M).groups()]
-        for name in (r"\(sink\)", "sum")
-    )
-    assert sunk[0] == pytest.approx(math.exp(sink_of(1, 0) / temperature), rel=1e-3)
-    assert total[1] == 1 and sunk[1] == pytest.approx(sunk[0] / total[0], abs=2e-4)
-    assert "exp / (sum of exps + exp(sink)); rows sum to 1 with the sink" in " ".join(screen.split())
-
-
 def test_no_screen_says_that_rows_sum_to_one(folder):
     commands = (
         "self --steps|explain|explain --steps|self --head all|masked --next 0|self -f bars|self --head mean|"
@@ -62,10 +52,6 @@ def test_no_screen_says_that_rows_sum_to_one(folder):
         said = re.sub(r"rows sum to 1 with the sink", "", screen)
         assert not re.search(r"sums? to (one|1)\b", said), command
         assert "sink" in screen, command
-    table = told("self", TEXT, "-m", folder, "-q", "c", "--width", "80")
-    taken = float(re.search(r"The sink takes ([\d.]+) of the row of", table)[1])
-    weights = record("self", TEXT, "-m", folder)["weights"]
-    assert taken == pytest.approx(1 - sum(weights[3]), abs=1e-3)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -91,6 +77,8 @@ def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
         np.testing.assert_allclose(again["sink"], own["sink"], atol=1e-9)
         assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in own["heads"]]
     assert "sink" in refused("check", file, "--expect", file, code=65)
+    screen = told("show", file, "--head", "1")
+    assert "The sink takes" in screen and "shown as they are" not in screen
 
 
 def test_long_texts_lose_as_much_to_the_sink(folder):
@@ -110,12 +98,6 @@ def test_a_sink_beyond_the_dtype_is_refused(sink, share, tmp_path):
     assert record("compute", str(file))["sink"] == [share]
 
 
-def test_what_sinks_leave_is_not_said_to_be_given_so(folder, tmp_path):
-    told("self", TEXT, "-m", folder, "--steps", "-f", "json", "-o", str(tmp_path / "record.json"))
-    screen = told("show", str(tmp_path / "record.json"))
-    assert "The sink takes" in screen and "shown as they are" not in screen
-
-
 def test_the_formula_of_a_rollout_gives_its_numbers(folder):
     means = (record("self", TEXT, "-m", folder, "--head", "mean", "--layer", n)["weights"] for n in "01")
     rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
@@ -123,7 +105,6 @@ def test_the_formula_of_a_rollout_gives_its_numbers(folder):
     np.testing.assert_allclose(record(*rolled)["weights"], expected, atol=1e-9)
     screen = " ".join(told(*rolled).split())
     assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
-    assert "Sinks take a part of each layer's rows; these weights leave that out." in screen
 
 
 def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_shares(folder):
@@ -137,14 +118,75 @@ def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_sha
     assert top["weights"] is None and top["sink"] == whole["sink"]
 
 
-@pytest.mark.parametrize("shaping", [("--join-pieces",), ("--hide-special", "--renormalize")])
-def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
-    taken = record("self", TEXT, "-m", folder)["sink"]
-    span = f"{min(taken):.1%} to {max(taken):.1%}"
-    notes = record("self", TEXT, "-m", folder, *shaping)["notes"]
-    assert f"Sinks take {span} of a token's row; these weights leave that out." in notes
-
-
 def test_a_script_of_several_heads_is_refused_for_their_sinks(folder):
     said = refused("self", TEXT, "-m", folder, "--head", "all", "-f", "code:numpy")
     assert "no sink; these heads have sinks." in said and "differ" not in said
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "gemma2", "gpt_oss"])
+def test_the_vectors_sum_to_what_w_o_makes_and_their_lengths_are_the_norms(kind, tmp_path):
+    if kind == "gemma2":
+        folder = saved(tmp_path, by_hand.GEMMA2, by_hand.gemma2())
+    else:
+        folder = getattr(by_hand, f"small_{kind}")(tmp_path)
+    with Checkpoint(str(folder)) as checkpoint:
+        run = checkpoint.run(texts([[3, 4, 5, 1, 2, 3]]))
+        assert [same_as_by_vectors(run, steps, kind) for steps in run.steps()]
+
+
+@pytest.mark.usefixtures("tokenizers")
+def test_the_json_has_norms_beside_the_weights_and_the_page_of_numbers_has_them_in_their_place(tmp_path):
+    folder = small_bert(tmp_path)
+    of = ("self", "the cat walk", "-m", folder, "--layer", "1")
+    plain, found = record(*of, "--head", "all", "--steps"), record(*of, "--head", "all", "--measure", "norm")
+    assert plain["norms"] is None and plain["measure"] == "weight" and plain["heads"][0]["norms"] is None
+    assert found["weights"] == plain["weights"] and found["norms"] == found["heads"][0]["norms"]
+    W_o = np.array(plain["W_o"])
+    for n, (head, steps) in enumerate(zip(found["heads"], plain["heads"], strict=True)):
+        made = np.array(plain["x_key"]) @ np.array(steps["W_v"]) + np.array(steps["b_v"])
+        parts = np.array(steps["weights"])[..., None] * (made @ W_o[4 * n : 4 * n + 4])
+        np.testing.assert_allclose(head["norms"], np.linalg.norm(parts, axis=-1), rtol=1e-5)
+    mean = record(*of, "--head", "mean", "--measure", "norm")
+    np.testing.assert_allclose(mean["norms"], np.mean([head["norms"] for head in found["heads"]], axis=0))
+    table = [[*row.values()][1:] for row in rows(*of, "--measure", "norm")]
+    np.testing.assert_allclose(np.array(table, float), found["norms"])
+    assert told(*of, "--measure", "norm", "-f", "csv", "--tidy").startswith("query,key,norm")
+
+
+def test_the_learned_models_of_our_own_have_norms_too():
+    trace = trace_self(CAT, Settings(measure="norm"))
+    lengths = np.linalg.norm(trace.shown.v, axis=1)
+    np.testing.assert_allclose(trace.shown.norms, trace.weights * lengths, rtol=1e-9)
+    trace = trace_masked(CAT, Settings(measure="norm", head="all", projection="language", next=0))
+    heads = [*zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True)]
+    made = sum((head.weights[..., None] * (head.v @ W)).sum(axis=1) for head, W in heads)
+    np.testing.assert_allclose(made + trace.b_o, trace.layer_output, rtol=1e-9, atol=1e-9)
+    for head, W in heads:
+        parts = head.weights[..., None] * (head.v @ W)
+        np.testing.assert_allclose(head.norms, np.linalg.norm(parts, axis=-1), rtol=1e-9, atol=1e-12)
+
+
+def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
+    for more in ("", "--head all", "-q sat", "-f bars", "-f markdown", "-f latex", "-f html"):
+        said = told("self", CAT, "--measure", "norm", "--width", "80", *more.split())
+        said = re.sub("<style>.*?</style>", "", said, flags=re.S)
+        assert "norm" in said and not re.search(r"sums? to|\bsum\b", said), more
+    assert "head by head" in refused("masked", CAT, "--measure", "norm-residual", "-f", "page")
+
+
+@pytest.mark.usefixtures("tokenizers")
+def test_norms_of_joined_and_hidden_tokens_are_sums_and_means_of_norms_that_may_be_above_one(tmp_path):
+    folder = small_bert(tmp_path)
+    of = ("self", "walking cats", "-m", folder, "--measure", "norm", "--head", "1")
+    whole, joined = record(*of), record(*of, "--join-pieces", "--hide-special")
+    assert joined["weights"] != joined["norms"] and joined["measure"] == "norm"
+    norms, kept = np.array(whole["norms"]), joined["key_tokens"]
+    assert kept == ["walking", "cats"]
+    size = (len(norms) - 2) // len(kept)
+    expected = norms[1:-1, 1:-1].reshape(len(kept), size, len(kept), size).sum(axis=3).mean(axis=1)
+    np.testing.assert_allclose(joined["norms"], expected, rtol=1e-5)
+    assert expected.max() > 1
+    whole = record(*of[:-2], "--measure", "norm-residual")
+    hidden = record(*of[:-2], "--measure", "norm-residual", "--hide-special")
+    np.testing.assert_allclose(hidden["norms"], np.array(whole["norms"])[1:-1, 1:-1], rtol=1e-5)
+    assert whole["head"] == "mean" and [one["norms"] for one in whole["heads"]] == [None, None]
