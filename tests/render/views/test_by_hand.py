@@ -125,14 +125,8 @@ def made() -> dict[str, str]:
         alone = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
         screens[f"effect without {left}"] = [*effect.screen(alone, 1, View())][-1:]
     found = {name: render_blocks(one, View(width=100), Terminal(100)) for name, one in screens.items()}
-    for name, width in {
-        "table": 90,
-        "table 40": 40,
-        "markdown": 90,
-        "latex": 90,
-        "html": 90,
-        "svg": 90,
-    }.items():
+    for name in ("table", "table 40", "markdown", "latex", "html", "svg"):
+        width = 40 if name == "table 40" else 90
         shown_in = View(format=name.split()[0], width=width)
         found[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
     grey = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))

@@ -101,14 +101,6 @@ def test_heads_side_by_side_share_keys_and_values_where_there_are_several_pairs(
     assert f"{told} {pair} of 0 to 1)." in said
 
 
-@pytest.mark.parametrize("format", ["table", "markdown", "html", "svg", "latex"])
-def test_the_walk_is_whole_in_every_form(format, capped):
-    for more in ("", "--steps", "--steps --by-hand all", "--head mean"):
-        screen = explained(capped, "-f", format, *more.split(), width="60")
-        assert "nan" not in screen and "None" not in screen
-        assert format != "table" or max(map(len, screen.splitlines())) <= 60
-
-
 def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_are_in_the_vectors(capped, tmp_path):
     screen = here("self", "dabc", "-m", capped, "--show", "mask", "--width", "100")
     assert screen.code == 0 and "capped" in screen.out
