@@ -113,6 +113,29 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(mode, width):
         assert not re.search(r"\bnan\b|\binf\b|\bNone\b|-0(\.0+)?(?![\d.])", text), (kind, n)
 
 
+def shortened(shown: str, name: str) -> bool:
+    """Tell whether `shown` is a name, or its ends about a mark that stands for what is left out."""
+    before, mark, after = shown.partition("…")
+    is_ends = name.startswith(before) and name.endswith(after) and before + after != ""
+    return is_ends if mark else shown == name
+
+
+@pytest.mark.parametrize("width", [20, 27, 40, 80, 200])
+def test_every_head_and_every_word_is_named_or_its_ends_are(width):
+    for kind, n in (
+        *product(["letters"], (1, 2, 9, 40, 70)),
+        ("long", 12),
+        ("longer", 6),
+        ("cjk", 6),
+        ("emoji", 6),
+    ):
+        trace = traced(kind, n, "learned-heads")
+        shown = set(screen(kind, n, "learned-heads", width).split())
+        for name in (*trace.head_names, *trace.query_tokens):
+            assert any(shortened(word, name) for word in shown), (kind, n, name)
+        assert set(trace.head_names) <= shown or width < 40 or n > 9, (kind, n)
+
+
 @pytest.mark.parametrize("mode", ["explain", "top", "masked-top", *ROWS])
 def test_a_sentence_or_a_formula_is_broken_between_its_numbers_and_a_small_table_has_no_empty_cell(mode):
     for kind, n in (("letters", 1), ("letters", 6), ("letters", 20), ("long", 12)):

@@ -23,7 +23,7 @@ NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
 
 
 def screen(*args):
-    command = () if args[0] in ("self", "cross") else ("explain",)
+    command = () if args[0] in ("self", "cross", "masked") else ("explain",)
     ran = here(*command, *args, "--width", "80")
     assert ran.code == 0, ran.err
     return ran.out
