@@ -36,17 +36,8 @@ FRAMEWORKS = ("numpy", "torch", "keras")
 OF_FRAMEWORKS = {*["scaled_dot_product_attention", "attn_mask", "attention_mask", "use_scale"]}  # in comments
 TEXT = "she likes hot coffee"
 HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
-HOSTILE += [
-    *("👨\u200d👩\u200d👧", "é"),
-    "́",
-    "�",
-    "שלום",
-    "日本",
-    "'\"\\\x07",
-    "# noqa",
-    "x" * 5000,
-    "a" * 59 + "\\n",
-]
+HOSTILE += ["👨\u200d👩\u200d👧", "é", "́", "�", "שלום", "日本"]
+HOSTILE += ["'\"\\\x07", "# noqa", "x" * 5000, "a" * 59 + "\\n"]
 
 
 def drawn(*shape, seed=0):

@@ -74,10 +74,7 @@ TOLD = [
     ({"model": "m", "trained_on": ("a.conllu", "b.jsonl")}, "m was trained with attn learn train on a tree"),
     ({"trained_on": ("a.x", "b.JSONL")}, "on a treebank (a) and passages with marked pronouns (b), and"),
     ({"about": "at its like kind", "layers": 2}, "look at its like kind (noun or verb, one or many: what U"),
-    (
-        {"about": None, "taught": False},
-        "given no relation to find: it learned what helps the layers above it.",
-    ),
+    ({"about": None, "taught": False}, "no relation to find: it learned what helps the layers above it."),
     ({"model": "m", "taught": False}, "m was trained with attn learn language to guess the next word"),
 ]
 
