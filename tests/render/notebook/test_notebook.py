@@ -176,14 +176,14 @@ def test_the_page_has_its_own_size_the_layers_and_the_tokens_and_a_table_says_ho
         assert ("<iframe" in notebook_html(show(weights(*shape)))) == is_framed
     for heads in (3, 4):  # of 10,000 numbers each: 30,000 are held in full
         assert framed(show(weights(heads, 100, 100)))[1]["layers"][0]["rounded"] == (heads > 3)
-    for n, said in ((20, ""), (21, " (the first 40 of 42)")):  # links, two of each
-        trace = trace_self(" ".join("abcdefghijklmnopqrstu"[:n]), Settings(top=2, measure="norm"))
-        captions, (heads, (query, key, norm), *rows) = captions_and_rows(trace)
+    for n, measure, said in ((20, "norm", ""), (21, "weight", " (the first 40 of 42)")):  # links, two of each
+        trace = trace_self(" ".join("abcdefghijklmnopqrstu"[:n]), Settings(top=2, measure=measure))
+        captions, (heads, (query, key, number), *rows) = captions_and_rows(trace)
         assert captions == [f"Each row's strongest links{said}"] and len(rows) == 39
         assert "<iframe" not in notebook_html(trace)
-        norms = trace.shown.norms[0]
-        assert (heads, query, key) == (["query", "key", "norm"], "a", trace.key_tokens[norms.argmax()])
-        assert float(norm) == pytest.approx(norms.max(), rel=0.01)
+        row = (trace.weights if measure == "weight" else trace.shown.norms)[0]
+        assert (heads, query, key) == (["query", "key", measure], "a", trace.key_tokens[row.argmax()])
+        assert float(number) == pytest.approx(row.max(), rel=0.01)
     html = still(trace_cross("she likes", "<b> tea"))
     assert "Note: No vector for &lt;, &gt;: no known word has their letters" in html
     random = {"embedding": "random", "measure": "norm"}
