@@ -88,6 +88,10 @@ UP, CAT = np.array([[0.25, -0.125], [0, np.nan]]), Matrix(["cat"], ["dog"], np.o
 LONG = ["10", "counterrevolution", "中文e\u0301字", "x", "overmuch", "cat"]
 SHARES = np.array([[0.25, np.nan, 0.5, 0.0625, 0.125, 0.03125], [0.5, 1, 0, 0.75, 0.5, 0.25]])
 WIDE = Matrix(["extraordinarily", "東京中文注意力机制"], LONG, SHARES, "q\\k", ["1.000", "3.00"], True, True)
+TWELVE = np.arange(24.0).reshape(2, 12) / 23
+TWELVE = Maps(
+    ["東京", "one of many"], ["cat", LONG[2] * 3], [*"abcdefghijkl"], [TWELVE, 1 - TWELVE], UNIT, [3, 14]
+)
 BLOCKS = [
     *map(Heading, ("One & two", "Part", "Step"), (1, 2, 3)),
     *(Say("Say * this."), Say("Aside.", True), Say(""), Say("√d_k and q·k … – ᵀ"), Formula("1 + 2")),
@@ -134,7 +138,7 @@ def made() -> dict[str, str]:
         found[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
     grey = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
     found["html without colours"] = BEFORE.sub("", grey).partition("<tbody>")[2]
-    narrow = ((38, WIDE), (46, WIDE._replace(row_numbers=[3, 14])))
+    narrow = ((38, WIDE), (46, WIDE._replace(row_numbers=[3, 14])), (64, TWELVE))
     found["narrow"] = "".join(render_blocks([one], View(), Terminal(width)) for width, one in narrow)
     most = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
     found["ascii bars"] = render_blocks([most], View(), Terminal(90, encoding="ascii"))
