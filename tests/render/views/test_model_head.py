@@ -76,9 +76,8 @@ def test_the_cap_is_a_step_and_the_temperature_divides_what_it_leaves(capped):
     assert "rotary positions" in said and "q' and k' are q and k after rotation by position" in said
     screen, exps = explained(capped, "-q", "c", "-t", "0.5"), np.exp(2 * final[3])
     for j, key in enumerate("dabc"):
-        assert row_of(screen, key)[3:] == pytest.approx(
-            [2 * final[3, j], exps[j], exps[j] / exps.sum()], abs=6e-5
-        )
+        expected = [2 * final[3, j], exps[j], exps[j] / exps.sum()]
+        assert row_of(screen, key)[3:] == pytest.approx(expected, abs=6e-5)
     assert "capped = 4 tanh(sum / 4)" in " ".join(screen.split())
     title = explained(capped, "--steps", "-t", "0.5").splitlines()[1]
     assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
