@@ -52,8 +52,12 @@ cross FOX "My cat sleeps" --mask causal --show mask | example coffee --mask caus
 lookup performance battery=1 "top speed=250" "horse power=400" | exercise --seed 7 --key --mask causal
 lookup 'color\\input{x}' color=<b> 'hue=$&_^%~#{}'
 """
-WORDS = COMMANDS.replace("WORDS", "--tokenizer whitespace")
-LINES = [[TEXTS.get(word, word) for word in line] for line in typed(WORDS)]
+
+
+def read(commands: str) -> list[list[str]]:
+    lines = typed(commands.replace("WORDS", "--tokenizer whitespace"))
+    return [[TEXTS.get(word, word) for word in line] for line in lines]
+
 
 # The same file inside documents of one's own: another size, another font, a quotation mark that babel made active.
 INSIDE = {
@@ -107,17 +111,17 @@ def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    failed = 0
+    failed, lines = 0, read(COMMANDS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(*arguments[:1] or [temporary])
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")
-        for n, line in enumerate(LINES):
+        for n, line in enumerate(lines):
             wrong = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < ON_SLIDES else ["paper"])
             failed += bool(wrong)
             print(f"{n:02d}  {wrong or 'fine':40}  {shlex.join(line)[:70]}", flush=True)
-    print(f"{len(LINES) - failed} of {len(LINES)} compile.")
+    print(f"{len(lines) - failed} of {len(lines)} compile.")
     return 1 if failed else 0
 
 

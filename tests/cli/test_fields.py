@@ -17,7 +17,7 @@ from tests.shell import here
 from tests.thorough import like_cases
 
 FITS = jsonschema_rs.validator_for(SCHEMA).is_valid
-FITS_COMPLETE = jsonschema_rs.validator_for(COMPLETE).is_valid
+FITS_COMPLETE = COMPLETE.is_valid
 COMMANDS = {
     name: tuple(
         shlex.split(line.replace("TEXT", "'she likes coffee'").replace("RANDOM", "-e random --dim 2"))

@@ -46,23 +46,6 @@ def test_the_command_line_makes_the_same_numbers(keys, settings, text):
     np.testing.assert_allclose(np.array(json.loads(ran.out)["weights"], float), session.trace.weights)
 
 
-def test_the_command_line_of_a_row_of_a_step_and_of_a_difference():
-    async def act(stage):
-        await stage.press("enter", "c", "escape", "escape", "d", "d", "d", "c", "escape", "escape")
-        await stage.press("m", "v", "c", "c", "enter", "c", "c", "u", "home", *["up"] * 9, "enter", "c")
-
-    commands = play(act).session.commands
-    assert commands == [
-        f"attn explain '{FOX}' -q jumped",
-        f"attn explain '{FOX}' --only queries,keys,values",
-        f"attn compare '{FOX}' --vary mask=none,causal",
-        f"attn explain '{FOX}' --mask causal -q jumped",
-        f"attn explain '{FOX}' -q 0",  # its token occurs twice
-    ]
-    for command in commands:
-        assert here(*shlex.split(command)[1:]).code == 0, command
-
-
 def told(text, source=None):
     settings = Settings() if source else Settings(tokenizer="whitespace", next=None)
     session = begin(source or TextSource(settings), text, settings, View())
@@ -113,20 +96,17 @@ async def test_w_writes_what_the_command_would_offers_a_free_name_and_asks_befor
         await stage.answer(f"view.{suffix}", f"Written: view.{suffix}")
         assert here("self", FOX, "--mask", "causal", "-o", f"other.{suffix}", *steps).code == 0
         assert (at / f"view.{suffix}").read_bytes() == (at / f"other.{suffix}").read_bytes()
-    path = at / "attn-live.svg"
-    path.write_text("mine")
+    (path := at / "attn-live.svg").write_text("mine")
+    (link := at / "attn-live-1.svg").symlink_to("nowhere.svg")
     for last in ("escape", "enter"):
         await stage.press("w")
-        assert stage.app.line.value == "attn-live-1.svg"
-        await stage.answer("attn-live.svg", "exists. Enter again overwrites it")
+        assert stage.app.line.value == "attn-live-2.svg"
+        for name in (link.name, path.name):  # it asks for each
+            await stage.answer(name, f"{name} exists. Enter again overwrites it; Esc does not.")
         assert path.read_text() == "mine"
         await stage.press(last)
         assert path.read_text().startswith("mine" if last == "escape" else "<svg")
-    (at / "link.svg").symlink_to("nowhere.svg")
-    await stage.press("w")
-    await stage.answer("link.svg", "exists. Enter again overwrites it")
-    (at / "link.svg").unlink()
-    await stage.press("escape")
+    link.unlink()
     await stage.press("w")
     for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
         await stage.answer(name)
@@ -243,8 +223,10 @@ HEAD {"at": "x", "key": "m"} => line 2: no event with a time
 HEAD {"at": 1, "what": "m"} => line 2: no event with a time
 HEAD {"at": NaN, "key": "m"} => line 2: no event with a time
 HEAD {"at": 2, "key": "m"}\\n\\n{"at": 1, "key": "m"} => line 4: its time, 1, does not follow 2
-HEAD {"at": 1e9, "key": "m"} => line 2: its time
+HEAD {"at": 3600.1, "key": "m"} => line 2: its time
 HEAD {"at": 1, "do": "choose", "numbers": ["x"]} => line 2: no event that attn live knows
+HEAD {"at": 1, "do": "choose", "numbers": [1, true]} => line 2: no event that attn live knows
+HEAD {"at": 1, "do": "choose", "numbers": [1, 1e15]} => line 2: no event that attn live knows
 HEAD {"at": 1, "do": "choose"} => line 2: no click that attn live knows
 HEAD {"at": 1, "do": "mask", "numbers": [1]} => line 2: no click that attn live knows
 HEAD {"at": 1, "do": "no such"} => line 2: no click that attn live knows

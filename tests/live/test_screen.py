@@ -1,6 +1,5 @@
 """What attn live shows is what the trace holds, at every size; what is shown fits; the pictures of the docs are so."""
 
-import numpy as np
 import pytest
 
 pytest.importorskip("textual")
@@ -10,13 +9,12 @@ from attn_cli.live.keys import DIFFERENCE, ROW, Seen, State
 from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.sources import Question, TextSource
-from attn_cli.render import four
 from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.settings import Settings, View
 from tests.bench.live import WORDS
 from tests.live.pictures import FOLDER, PICTURES, drawn
-from tests.live.stage import FOX, goes, made, numbers_of, staged, traced
+from tests.live.stage import FOX, goes, made, staged, traced
 
 SIZES = ((80, 24), (40, 12), (120, 40), (60, 20), (200, 60), (20, 6), (50, 14), (119, 30))
 
@@ -37,32 +35,6 @@ def texts(scene):
 
 def said(*args, **changes):
     return "\n".join(texts(scene_of(*args, **changes)))
-
-
-@pytest.mark.parametrize("settings", [{}, {"mask": "causal"}, {"head": "mean"}, {"score": "cosine"}], ids=str)
-def test_the_weights_of_every_row_are_the_traces(settings):
-    trace = traced(**settings)
-    lines = texts(scene_of(trace, (120, 40)))
-    allowed = np.ones_like(trace.weights, bool) if trace.mask is None else trace.mask
-    for token, weights, may in zip(trace.query_tokens, trace.weights, allowed, strict=True):
-        shown = numbers_of(lines, token)
-        assert [text == "–" for text in shown] == (~may).tolist()
-        assert [float(text) for text in shown if text != "–"] == pytest.approx(weights[may], abs=0.0006)
-
-
-def test_the_arithmetic_of_the_row_and_the_because_are_the_traces():
-    trace = traced()
-    row = trace.row(4)
-    for column, key in enumerate(trace.key_tokens):
-        lines = texts(scene_of(trace, row=4, column=column))
-        table = lines[next(n for n, line in enumerate(lines) if line.startswith("key ")) :]
-        expected = [four(part[column]) for part in (row.scaled, row.position, row.masked)]
-        assert numbers_of(table, key)[:3] == expected
-        assert f'"jumped" looks at "{key}": {row.weights[column]:.4f}' in "\n".join(lines)
-        assert float(numbers_of(lines, f"  {key}")[0]) == pytest.approx(row.weights[column], rel=0.05)
-    why = 'Why "fox" and not "over", the runner-up? Its sum is 0.7035 higher'
-    assert why in " ".join(said(traced()).split())
-    assert 'and not "dog"?' in said(traced(), (120, 50), row=4, column=8), "the chosen key is asked for too"
 
 
 @pytest.mark.parametrize("words", [1, 2, 9, 30, 160])

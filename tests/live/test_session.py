@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("textual")
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.inputs.saved_weights import read_saved
 from attn_cli.io.terminal import Terminal
@@ -62,6 +62,8 @@ score compare open => attn explain TEXT --score dot -q jumped
 score open compare => attn compare TEXT --vary score=scaled,dot
 score compare close => attn self TEXT --score dot
 step step => attn explain TEXT --only x
+step step step => attn explain TEXT --only queries,keys,values
+move:-9:0 open => attn explain TEXT -q 0
 step -1 => attn explain TEXT --only output
 """
 
@@ -193,9 +195,7 @@ def test_weights_that_came_ready_have_a_rollout_where_they_are_square_and_no_oth
             save(session.trace, View(), "view.png")
 
 
-def test_a_recording_holds_times_to_the_millisecond_and_is_refused_where_they_leap_or_numbers_are_none(
-    tmp_path,
-):
+def test_a_recording_holds_times_to_the_millisecond(tmp_path):
     path = tmp_path / "a.jsonl"
     recorder = Recorder(str(path), FOX)
     recorder.began -= 1.23456
@@ -211,10 +211,6 @@ def test_a_recording_holds_times_to_the_millisecond_and_is_refused_where_they_le
     path.write_text(head + event % (3600, "1, 2") * 2 + "  \n" + event % (7200, "1, 2"))
     text, events = read_recording(str(path))
     assert (text, [one.at for one in events]) == (None, [3600.0, 3600.0, 7200.0])
-    for wrong in (event % (3600.1, "1, 2"), event % (1, "1, true"), event % (1, "1, 1e15")):
-        path.write_text(head + wrong)
-        with pytest.raises(InputError, match=r"line 2: (its time|no event that)"):
-            read_recording(str(path))
 
 
 def test_no_word_is_written_that_stands_for_unknown_ones():
@@ -231,19 +227,6 @@ def test_a_mask_that_was_given_is_followed_by_the_first_rule(tmp_path):
     session = press(session_of("she likes", mask=str(path), mask_true="allowed"), "mask")
     settings = session.state.question.settings
     assert (settings.mask, settings.mask_true, session.said) == ("none", None, "")
-
-
-def test_each_file_is_asked_for_before_it_is_overwritten(at):
-    for name in ("a.svg", "b.svg", "attn-live.svg", "attn-live-1.svg"):
-        (at / name).write_text("mine")
-    prompt = prompt_for("write", session := session_of())
-    assert prompt.start == "attn-live-2.svg" and prompt.take("b.svg", True).endswith(
-        "a replay overwrites nothing."
-    )
-    for name in ("a.svg", "b.svg"):
-        assert prompt.take(name, False) == f"{name} exists. Enter again overwrites it; Esc does not."
-    assert prompt.take("b.svg", False) == "" and session.said == "Written: b.svg"
-    assert ((at / "a.svg").read_text(), (at / "b.svg").read_text()[:4]) == ("mine", "<svg")
 
 
 def test_panes_stand_below_or_beside_each_other_where_there_is_room_and_long_ones_say_where_they_are():

@@ -4,12 +4,8 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-NUMPYS = {
-    "dim": "axis",
-    "keepdim": "keepdims",
-    "cat": "concatenate",
-    "amax": "max",
-}  # names of what PyTorch names so
+# NumPy's names of what PyTorch names so.
+NUMPYS = {"dim": "axis", "keepdim": "keepdims", "cat": "concatenate", "amax": "max"}
 
 
 class Library(ModuleType):

@@ -275,9 +275,8 @@ def test_the_steps_of_a_capped_row_with_a_sink_and_what_no_figure_can_show():
     for count, rows in ((2, "1"), (4, "1, 2, 3"), (5, "1, 2, 3, ...")):
         with pytest.warns(UserWarning, match=f"shows row 0 of those that match; -q {rows} would be another"):
             figure(trace_self("a " * count + "b", replace(RANDOM, query="a")), "bars")
-    figure(
-        trace_self("a a b", replace(RANDOM, query="a")), "links"
-    )  # has room for both: no warning, which would be an error
+    # It has room for both: no warning, which would be an error.
+    figure(trace_self("a a b", replace(RANDOM, query="a")), "links")
     trace = trace_self("a b", RANDOM)
     with pytest.raises(UsageError, match="12,600 x 12,000 dots is too large"):
         drawn(trace, "x.png", dpi=1200, size="10.5x10")
@@ -307,10 +306,8 @@ def test_labels_are_cut_shrink_and_are_as_large_as_their_lines_let_them_be():
         "Install one of its script (cjk), such as Noto Sans."
     )
     (note,) = fonts.missing_note(pen._replace(fonts=missing._replace(missing=frozenset("🦊"))), ["fox🦊"])
-    assert (
-        note.startswith("No font here has U+1F98A (fox face) of 'fox🦊': the figure")
-        and "with outlines" in note
-    )
+    assert note.startswith("No font here has U+1F98A (fox face) of 'fox🦊': the figure")
+    assert "with outlines" in note
     assert fonts.missing_note(pen._replace(fonts=missing, keeps_all=True), []) == []
 
 

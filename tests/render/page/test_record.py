@@ -402,13 +402,6 @@ def test_a_page_has_the_scores_and_colours_and_says_what_it_shows_in_text_that_i
 
 def test_of_a_path_its_last_part_is_in_a_page_and_of_other_names_all(at):
     (at / "org" / "here").mkdir(parents=True)
-    names = {
-        "/a/b.txt": "b.txt",
-        "./x/y": "y",
-        "~/x": "x",
-        "org/model": "org/model",
-        "org": "org",
-        None: None,
-    }
-    names |= {".": at.name, "org/here": "here"}
+    names = {"/a/b.txt": "b.txt", "./x/y": "y", "~/x": "x", "org/model": "org/model", "org": "org"}
+    names |= {".": at.name, "org/here": "here", None: None}
     assert {name: _file_name(name) for name in names} == names

@@ -85,6 +85,13 @@ OVER = HeadsOverTexts("m", "self", 3, 9, (*OVER, OVER[0]._replace(layer=1)), ())
 HALF, WORDS = np.array([[0.25, np.nan], [0.5, 1.0]]), ["<b> of more than 24 letters", "cat"]
 UNIT, SMALL = ShadeRange(0.0, 1.0), ShadeRange(0.0, 0.00125)
 UP, CAT = np.array([[0.25, -0.125], [0, np.nan]]), Matrix(["cat"], ["dog"], np.ones((1, 1)))
+LONG = ["10", "counterrevolution", "中文e\u0301字", "x", "overmuch", "cat"]
+SHARES = np.array([[0.25, np.nan, 0.5, 0.0625, 0.125, 0.03125], [0.5, 1, 0, 0.75, 0.5, 0.25]])
+WIDE = Matrix(["extraordinarily", "東京中文注意力机制"], LONG, SHARES, "q\\k", ["1.000", "3.00"], True, True)
+TWELVE = np.arange(24.0).reshape(2, 12) / 23
+TWELVE = Maps(
+    ["東京", "one of many"], ["cat", LONG[2] * 3], [*"abcdefghijkl"], [TWELVE, 1 - TWELVE], UNIT, [3, 14]
+)
 BLOCKS = [
     *map(Heading, ("One & two", "Part", "Step"), (1, 2, 3)),
     *(Say("Say * this."), Say("Aside.", True), Say(""), Say("√d_k and q·k … – ᵀ"), Formula("1 + 2")),
@@ -125,18 +132,14 @@ def made() -> dict[str, str]:
         alone = EFFECT._replace(notes=(), knock_outs=(Without(*left, 0.4, "self"),))
         screens[f"effect without {left}"] = [*effect.screen(alone, 1, View())][-1:]
     found = {name: render_blocks(one, View(width=100), Terminal(100)) for name, one in screens.items()}
-    for name, width in {
-        "table": 90,
-        "table 40": 40,
-        "markdown": 90,
-        "latex": 90,
-        "html": 90,
-        "svg": 90,
-    }.items():
+    for name in ("table", "table 40", "markdown", "latex", "html", "svg"):
+        width = 40 if name == "table 40" else 90
         shown_in = View(format=name.split()[0], width=width)
         found[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
     grey = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
     found["html without colours"] = BEFORE.sub("", grey).partition("<tbody>")[2]
+    narrow = ((38, WIDE), (46, WIDE._replace(row_numbers=[3, 14])), (64, TWELVE))
+    found["narrow"] = "".join(render_blocks([one], View(), Terminal(width)) for width, one in narrow)
     most = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
     found["ascii bars"] = render_blocks([most], View(), Terminal(90, encoding="ascii"))
     found["ascii"] = render_blocks(BLOCKS, View(width=90, precision=2), Terminal(90, encoding="ascii"))
