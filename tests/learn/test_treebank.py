@@ -166,8 +166,9 @@ def test_records_of_the_same_tokens_are_one_passage_and_no_pronoun_stands_for_it
     tokens = ["Then", "I", "saw", "Bo", ".", "I", ",", "too"]  # where "I" is no name
     (found,) = passages(tmp_path, SHE | {"tokens": tokens})
     assert found.tags == ("X", "X", "X", "PROPN", "PUNCT", "X", "PUNCT", "X")
-    (found,) = passages(tmp_path, SHE | {"antecedents": [[0, 1], [6, 9]]})
-    assert found.antecedents[0].words == (0, 6, 8)
+    last = SHE | {"pronoun": 10, "antecedents": [[0, 1], [6, 11]]}
+    (found,) = passages(tmp_path, last, HIM | {"pronoun": 0})
+    assert [one.words for one in found.antecedents] == [(0, 6, 7, 8, 9), (4,)]
 
 
 def test_without_punctuation_pronouns_have_new_places_and_without_a_passage_a_file_is_refused(tmp_path):
@@ -182,10 +183,10 @@ def test_a_malformed_record_is_refused_with_its_line(tmp_path):
     for record, said in (
         *(("{", "not JSON"), ("[1]", "JSON object"), (SHE | {"tokens": "Anna"}, "tokens")),
         *((SHE | {"tokens": []}, "0 tokens"), (SHE | {"tokens": [*TOKENS, ""]}, "tokens")),
-        *((SHE | {"pronoun": 11}, "0 to 10"), (SHE | {"pronoun": True}, "pronoun")),
-        *((SHE | {"antecedents": []}, "must hold a span"), (SHE | {"antecedents": [[1, 1]]}, "antecedents")),
-        *((SHE | {"antecedents": [[0, 12]]}, "antecedents"), (SHE | {"antecedents": [[0]]}, "antecedents")),
-        *((SHE | {"antecedents": 3}, "antecedents"), (SHE | {"candidates": [["a", "b"]]}, "candidates")),
+        *((SHE | {"pronoun": place}, "pronoun must be .* 0 to 10") for place in (11, -1, True)),
+        *((SHE | {"antecedents": spans}, "antecedents") for spans in (3, [[1, 1]], [[0, 12]], [[-1, 1]])),
+        *((SHE | {"candidates": [span]}, "candidates") for span in ([0], [0, 1, 2], [0, True], ["a", "b"])),
+        (SHE | {"antecedents": []}, "antecedents must hold a span"),
     ):
         with pytest.raises(InputError, match=f"line 2: .*{said}"):
             passages(tmp_path, HIM, record)
