@@ -19,6 +19,7 @@ from attn_cli.settings import Settings
 from tests.models.checkpoints import by_hand
 from tests.models.checkpoints.by_hand import BERT, GEMMA2, GPT2, bert, gemma2, gpt2, saved, small_gpt2
 from tests.models.checkpoints.test_known import written
+from tests.shell import here
 from tests.thorough import some
 
 IDS = [1, 5, 2, 2]
@@ -69,6 +70,11 @@ def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, mon
         told = []
         trace_self("a b", Settings(model=folder, **more), told.append)
         assert told == pytest.approx(parts)
+    monkeypatch.setattr(Progress, "__call__", lambda self, done: told.append(done))
+    for what in (["a b"], ["--probe"]):
+        told.clear()
+        assert here("heads", *what, "-m", str(folder), "--layer", "1").code == 0
+        assert told == pytest.approx([0, 1 / 2])
     with Checkpoint(written("t5", tmp_path / "t5")) as checkpoint:
         read = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
         read.report_to(told.append, None)
