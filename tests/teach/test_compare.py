@@ -172,7 +172,8 @@ REFERENCES = """
 t=0.5,1,4 => 1 | t=4,0.5,default => 2 | score=dot,cosine,scaled => 2 | mask=causal,none,window:1 => 1
 head=subject,object,relations => 2 | layer=0,4,2 -p roles-deep => 1 | layer=2,1,0 -p language => 2
 head=2,3,article -p language => 2 | p=identity,random,roles => 2 | dim=8,4,2 -e random => 1
-seed=2,1,0 -e random => 2 | t=2,3,4 => 0 | t=4,1 => 0
+oov=nearest,random,zero -p identity --context "kign cat" => 2 | p=identity,random,roles -e word2vec => 2
+oov=nearest,zero,model --context "kign cat" => 2 | seed=2,1,0 -e random => 2 | t=2,3,4 => 0 | t=4,1 => 0
 """
 
 
