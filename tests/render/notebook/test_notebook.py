@@ -142,6 +142,9 @@ def test_nine_words_stay_small_and_what_is_too_large_is_a_table_that_says_what_i
     html = notebook_html(show(weights(400, 400)))
     assert "<iframe" not in html and len(html) < 60_000
     assert "The first 30 rows and 30 columns of 400 x 400." in html
+    assert "<p>The first 2 rows and 30 columns of 2 x 31.</p>" in still(show(weights(2, 31)))
+    assert "<p>The first 30 rows and 2 columns of 31 x 2.</p>" in still(show(weights(31, 2)))
+    assert "<p>" not in still(show(weights(30, 30)))
     many = still(show(weights(12, 12, 9, 9)))
     assert "One of 144 heads." in many and len(many) < 20_000
     assert "One of" not in still(trace_self(FOX, Settings(head="mean")))
