@@ -94,7 +94,7 @@ def test_a_word_of_a_command_is_inert_and_bash_reads_it_back(locale, texts):
 
 
 def test_a_word_without_controls_looks_as_one_types_it_and_what_no_argument_can_hold_is_the_sign_for_it():
-    for word in ("fox", "the fox", "caf\xe9", "=ls", "fox's"):
+    for word in ("fox", "the fox", "caf\xe9", "=ls", "=it's", "a=b", "fox's"):
         assert shell_quote(word) == ("'=ls'" if word == "=ls" else shlex.quote(word))
         assert shell_quote(word, double=True) == f'"{word}"'
     assert pasted([f"attn {shell_quote(chr(0) + 'a' + chr(0xD800))}"]) == [["\ufffda\ufffd"]]
