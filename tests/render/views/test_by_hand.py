@@ -77,6 +77,7 @@ ONE = {"against": None, "softcap": 30.0, "fills": True, "rank": 2, "logit": 9.87
 ONE |= {"moved": (HEADS[4], TEXT[:8], MOVED[:8]), "knock_outs": WITHOUT[4:]}
 ROLES = Counter({"previous": 2, "mixed": 1})
 ALONE = {"against": None, "notes": ("two", "transformers has no gpt2.")}
+BOTH = [one._replace(attention="cross" if one.layer else "masked") for one in HEADS]
 NONE = dict.fromkeys(MEASURES, Spread(None, None, 0))
 MEANS = (("0", 0.5), ("2", 0.75), ("1", 0.625))
 OVER = [HeadOverTexts(0, name, NONE | {"previous": Spread(mean, 0, 3)}, ROLES) for name, mean in MEANS]
@@ -118,6 +119,7 @@ def made() -> dict[str, str]:
     screens = {
         "effect": [*effect.screen(EFFECT, 4, View())],
         "effect of one word": [*effect.screen(EFFECT._replace(**ONE), 1, View())],
+        "maps of two attentions": [*effect.maps(EFFECT._replace(parts=BOTH, knock_outs=())).values()],
         "patch": [*patch.screen(PATCH, View())],
         "patch of three layers alike": [*patch.screen(PATCH._replace(maps=MAPS | ALIKE), View())][-3:-2],
         "patch of equal differences": [*patch.screen(PATCH._replace(clean=-2.0), View())],
