@@ -103,7 +103,7 @@ BLOCKS = [
     Matrix(["w"], [f"{n}" for n in range(14)], np.arange(14.0)[None] / 8, "X", fits=True),
     Beside(["left", "right"], [CAT, CAT._replace(values=HALF[:1, :1])]),
     Maps(["0", "one"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF.T], UNIT, [3, 4], is_weights=True),
-    Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], SMALL, [0, 60], [0, 30]),
+    Maps([""], ["", ""], ["c", "d"], [HALF / 900], SMALL, [0, 60], [0, 30]),
     Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", ""]),
     Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1 to 2e-05"]]),
     Links([("psi", [(letter, "0.125") for letter in "omegas"]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
