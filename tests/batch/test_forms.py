@@ -90,6 +90,11 @@ def test_a_refused_line_is_a_row_of_its_error_without_links_and_no_lines_are_no_
     got = here("batch", "lines.txt", "-f", "csv", "--keep-going")
     assert got.code == 65 and "1 of 3 lines was refused" in got.err
     assert [line[0] for line in got.out.splitlines()[1:]] == ["1"] * 4 + ["3"]
+    write(["dog"] * 513)  # one more than are computed together
+    for name, *more in (("x.parquet",), ("y.parquet", "--tidy")):
+        assert here("batch", "lines.txt", "-e", "random", "-o", name, *more) == (0, "", "")
+        assert parquet.read_table(name).column(0).to_pylist() == [*range(1, 514)]
+    assert here("batch", "lines.txt", "-e", "random", "-f", "csv").out.splitlines()[-1].startswith("513,")
     write([])
     for form in ("parquet", "arrow"):
         assert here("batch", "lines.txt", "-o", f"x.{form}") == (0, "", "")

@@ -16,11 +16,13 @@ from tests.batch.folders import content, ended, manifest, write
 from tests.cli.tables import told as cases
 from tests.shell import here, refused, told
 
-pytest.importorskip("fsspec")
+LocalFileSystem = pytest.importorskip("fsspec.implementations.local").LocalFileSystem
 
 
-def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at, small):
+def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at, small, monkeypatch):
     write(1300)
+    local, ls = LocalFileSystem, LocalFileSystem.ls  # as where a store lists a folder's own marker
+    monkeypatch.setattr(local, "ls", lambda on, at, **how: [on.info(at), *ls(on, at, **how)])
     where = f"file://{Path.cwd()}"
     Path("lib.txt").mkdir()  # which a pattern leaves out
     assert here("batch", "lines.txt", "-o", "one/").code == 0

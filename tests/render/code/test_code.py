@@ -265,7 +265,8 @@ def test_a_number_is_the_same_when_python_reads_it_back(x):
 SAYS = """
 masked numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; what attn masked shows
 hostile tokens numpy => [i]!r:>20}
-window numpy => <= 1 ; temperature 0.5 mask window:1; True = may attend ; ! head
+window numpy => <= 1 ; temperature 0.5 mask window:1; True = may attend ; ! head ; its own by at most 1.
+window back torch => from 2 before its own position to 0 after it.
 a layer below numpy => W_o has 256 x 256 numbers ; !layer_output ; X is the output of layer 1.
 a layer below torch => weights roles-deep, learned, layer 2, layout ; head 3, one of 8 left out the layer's output:
 W_o numpy => layer_output = ; + b_o ; head 1, one of 2 ; The output projection, which joins ; !left out

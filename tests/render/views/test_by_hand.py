@@ -104,7 +104,7 @@ BLOCKS = [
     Matrix(["w"], [f"{n}" for n in range(14)], np.arange(14.0)[None] / 8, "X", fits=True),
     Beside(["left", "right"], [CAT, CAT._replace(values=HALF[:1, :1])]),
     Maps(["0", "one"], ["xi", "pi"], ["rho", "tau"], [HALF, HALF.T], UNIT, [3, 4], is_weights=True),
-    Maps(["m"], ["a", "b"], ["c", "d"], [HALF / 900], SMALL, [0, 60], [0, 30]),
+    Maps([""], ["", ""], ["c", "d"], [HALF / 900], SMALL, [0, 60], [0, 30]),
     Maps(["0 P", "1"], WORDS, WORDS, [HALF, HALF.T], UNIT, [0, 1], is_weights=True, bands=[" 0", ""]),
     Columns(["what", "much"], [["alpha", "12.5"], ["b_c", "file-1.txt"], ["d", "1 to 2e-05"]]),
     Links([("psi", [(letter, "0.125") for letter in "omegas"]), ("aleph", []), ("beth", [("<i>", "1.000")])]),
@@ -138,9 +138,10 @@ def made() -> dict[str, str]:
         width = 40 if name == "table 40" else 90
         shown_in = View(format=name.split()[0], width=width)
         found[name] = BEFORE.sub("", render_blocks(BLOCKS, shown_in, Terminal(width, encoding="utf_8")))
-    grey = render_blocks(BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
+    grey = render_blocks(BLOCKS[-6:-3] + BLOCKS[-1:], View(format="html", color="never"), Terminal(90))
     found["html without colours"] = BEFORE.sub("", grey).partition("<tbody>")[2]
-    narrow = ((38, WIDE), (46, WIDE._replace(row_numbers=[3, 14])), (64, TWELVE))
+    numbered = WIDE._replace(row_numbers=[3, 14])  # 40: 15 for the rows', 6 times 3, and 7 for sums
+    narrow = ((38, WIDE), (46, numbered), (64, TWELVE), (40, numbered._replace(values=SHARES / 2)))
     found["narrow"] = "".join(render_blocks([one], View(), Terminal(width)) for width, one in narrow)
     most = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
     found["ascii bars"] = render_blocks([most], View(), Terminal(90, encoding="ascii"))

@@ -8,8 +8,9 @@ import pytest
 
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved, small_gpt2, word_pieces
+from tests.models.checkpoints.test_known import written
 from tests.models.checkpoints.test_parity import CASES, made
-from tests.shell import here, record, told
+from tests.shell import here, record, refused, told
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 IDS = {"d": 3, "a": 0, "b": 1, "c": 2}
@@ -107,6 +108,16 @@ def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_are_in_the_
     assert "by match, its place included (content)" in said and "distance" not in said
     assert "q = x W_q + b_q = [" in said and "x = [" in said
     assert "the words' places are part of it" in said
+
+
+def test_what_the_first_vectors_are_made_of_is_said_and_a_rival_is_a_token_of_the_context(tmp_path):
+    place, more = " and its place", ", its place and its segment"
+    for name, parts in (("t5", ""), ("bert", more), ("bart", place), ("marian", place)):
+        word_pieces(folder := written(name, tmp_path / name))
+        said = " ".join(told("explain", "the cat", "-m", folder, "--layer", "0", "--only", "x").split())
+        assert re.search(rf"it is made of its token{parts}(\.|, and went)", said)
+    said = refused("cross", "the cat", "walking home", "-m", folder, "-q", "cat", "--versus", "cat")
+    assert "no token 'cat' to look at. The tokens are [CLS], walk, ##ing, home, [SEP];" in said
 
 
 def told_of(family, transformers, folder, query, width):

@@ -231,6 +231,10 @@ def test_a_head_may_be_asked_for_and_w_o_makes_the_layer_s_output():
     assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
     record = judged("--head", "1", weights=weights[1] + 0.1, output=(weights[1] + 0.1) @ v[1])
     assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
+    twice = np.matmul([softmax(2 * scores) for scores in masked], v)
+    for step, outputs in {"q": twice, "k": twice, "v": 2 * np.matmul(weights, v)}.items():
+        record = judged(**{step: 2 * X @ HEADS[f"W_{step}"]}, output=np.mean(outputs, axis=0))
+        assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
     for step, shape in {"q": [3, 4], "scores": [2, 3, 3], "weights": [3, 3], "output": [3, 2]}.items():
         assert judged(**{step: [[1.0]]})["expected_shape"] == shape
     assert judged("--head", "all", output=[[1.0]])["expected_shape"] == [2, 3, 2]
