@@ -263,6 +263,9 @@ def test_a_figure_says_what_it_shows_and_norms_stand_in_the_place_of_weights(giv
 def test_the_steps_of_a_capped_row_with_a_sink_and_what_no_figure_can_show():
     trace = trace_matrices("compute", given_from(CAPPED, "n.json"), Settings())
     assert written(figure(trace, "steps")) == re.split(r" \| |\n", STEPS.strip())
+    for score, exp in {30.0: "e^x", 31.0: "e^(x - 31)", -30.0: "e^x", -40.5: "e^(x + 40.5)"}.items():
+        given = given_from({"scores": [[score]], "V": [[1.0]]}, "n.json")
+        assert exp in written(figure(trace_matrices("compute", given, Settings()), "steps"))
     assert not {"Self-attention, head 0"} & {*written(figure(trace_self("the cat", RANDOM), title=""))}
     for kind, words, given, said in (
         ("links", 201, {}, "--figure links draws up to 200 tokens; here are 201. --figure heatmap takes"),
