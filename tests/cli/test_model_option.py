@@ -52,6 +52,8 @@ def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in
         assert "␣a" in out and "Ġ" not in out
     raw = record("masked", "db ac", "-m", folder)
     assert raw["query_tokens"] == ["d", "b", "Ġa", "c"]
+    said = "ac is the pieces Ġa, c: --join-pieces joins them."
+    assert said in here("masked", "db ac", "-m", folder, "-q", "ac").err
     assert " " in {one["word"] for one in raw["next_words"]}
 
 
