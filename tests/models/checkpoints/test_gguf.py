@@ -385,6 +385,9 @@ def test_tokenizers_are_rebuilt_with_what_each_kind_of_them_does_by_itself(token
     told = {"ab a": [7, 5, 7], "<unk>": [0], "cc": [6, 0], "a\na": [7, 3, 4]}
     assert {text: found.encode(text).ids for text in told} == {text: [1, *ids] for text, ids in told.items()}
     assert found.decode([1, 7, 5, 7]) == " ab a"
+    # "ab" as normal, unknown, control, a user's, unused and a byte: three are never cut, two of them are special.
+    typed = [rebuilt(tmp_path, pieces | {"token_type": [2, 3, 3, 6, 1, 1, 1, 1, 1, n]}) for n in range(1, 7)]
+    assert [one.decode(one.encode("ab").ids) for one in typed] == [" ab", "", "", "ab", " ab", " ab"]
     assert TextEncoder(str(tmp_path), "llama", found.to_str().encode()).text(7, 5) == " ab"
     bare = {"tokenizer.ggml.add_space_prefix": False, "add_bos_token": False, "eos_token_id": 2}
     assert rebuilt(tmp_path, pieces | bare).encode("ab a").ids == [9, 7]
