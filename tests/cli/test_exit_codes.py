@@ -372,7 +372,8 @@ def test_a_flag_beats_a_bad_variable_and_a_variable_counts_for_a_result_and_an_e
         shown, failed = here(*args, env=env), here(*args, "--bogus", env=env)
         assert shown.code == 0 and failed.code == 2
         assert shown.out.startswith("{") == failed.err.startswith("{"), args
-    assert not here("self", "a b", "-o", "x.csv", "--bogus", env=env).err.startswith("{")
+    for name, is_json in {"-": True, "": True, "x.json": True, "x.csv": False, "x": False}.items():
+        assert here("self", "a b", "-o", name, "--bogus", env=env).err.startswith("{") == is_json, name
     assert here("self", "a b", "-o", "x.csv", env=env).code == 0  # one suffix is one format
     assert Path("x.csv").read_text().startswith("query,")
 
