@@ -226,7 +226,7 @@ def test_an_export_refuses_what_would_be_read_as_something_else_and_never_replac
     for read, name, code, said in (
         *((spaced, f"out{suffix}", 65, "'new york' holds a space") for suffix in (".txt", ".bin")),
         *((spaced, "out.json", 2, "out.json"), (huge, "out.bin", 65, "too large for float32")),
-        *((source, spaced, 2, "is the file that is read") for source in (spaced, "mine")),
+        *((source, spaced, 2, "is the file that is read") for source in (spaced, "mine", "./mine.txt")),
         (odd, "out.txt", 65, "the vector of 'he' holds NaN or infinity"),
     ):
         count = "2" if read == odd else "1"
