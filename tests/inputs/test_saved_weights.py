@@ -503,8 +503,10 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_
     assert (found["query_tokens"], found["mask"]) == (["key", "weight"], [[False, True]] * 2)
     here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
     told("heads", "--weights", path)
-    shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
-    assert shown.out.splitlines()[3:6] == here("self", "the cat").out.splitlines()[3:6]
+    tabs = here("self", "the cat", "-f", "tsv").out
+    for separator in "\t,;":
+        shown = attn("show", "-", input=tabs.replace("\t", separator))
+        assert shown.out.splitlines()[3:6] == here("self", "the cat").out.splitlines()[3:6]
 
 
 NO_TABLES = [
