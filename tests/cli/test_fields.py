@@ -91,6 +91,7 @@ def test_a_step_is_there_where_it_is_named_all_is_everything_and_a_variable_or_a
     for fields in ("all", "weights,all", " all "):
         assert_alike(printed(*args, "--fields", fields), printed(*args))
     assert printed("example", "coffee", "--fields", "acts,links")["acts"] is None
+    assert printed("example", "--fields", "examples") == printed("example")  # the list of them
     Path("part.json").write_text(here(*args, "-f", "json", "--fields", "query_tokens,key_tokens,weights").out)
     part = {"schema": "attn/1", "kind": "show", "x_query": None}
     assert printed("show", "part.json", "--fields", "x_query") == part
