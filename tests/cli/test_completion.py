@@ -155,7 +155,9 @@ def test_a_script_stands_where_its_shell_looks_and_once_however_often_it_is_inst
     setup = "fpath+=~/.zfunc; autoload -Uz compinit; compinit"
     assert profile.read_text() == f"zstyle mine\n{setup}\n"
     style = "zstyle ':completion:*' menu select\n"
-    for before, added in ((f"  {setup} \n", style), ("", f"{setup}\n{style}")):
+    both = f"{setup}\n{style}"
+    cases = {f"  {setup} \n": style, "": both, f"# {setup}\n": both, f"{setup}; a\n": both}
+    for before, added in cases.items():
         profile.write_text(before)
         assert attn("--install-completion", "zsh", env=home).code == 0
         assert profile.read_text() == before + added
