@@ -44,7 +44,7 @@ def test_nothing_that_is_obeyed_or_unseen_is_left_and_what_is_visible_stays(text
 
 @laws
 @given(st.text(st.characters(categories=("L", "N", "P")) | printable))
-@example("a 👨‍👩‍👧‍👦 b ❤️ b 👍🏽 b 🇬🇧 b 🏳️‍🌈 b 1️⃣ b 👩🏽‍🚀 c")
+@example("❤️‍🔥 a 👨‍👩‍👧‍👦 b ❤️ b 👍🏽 b 🇬🇧 b 🏳️‍🌈 b 1️⃣ b 👩🏻‍🚀 👩🏽‍🚀 👩🏿‍🚀 c")
 def test_letters_digits_punctuation_and_pictures_of_any_script_are_left_as_they_are(text):
     fillers = str.maketrans("", "", "\u034f\u115f\u1160\u3164\uffa0")
     assert visible(text.translate(fillers)) == text.translate(fillers)
