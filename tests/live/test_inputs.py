@@ -14,7 +14,7 @@ from attn_cli.live.sources import MatricesSource, TextSource, WeightsSource
 from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings import Settings
 from tests.alike import FLOAT32
-from tests.live.stage import goes, made, play
+from tests.live.stage import made, play
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
@@ -93,13 +93,6 @@ def test_saved_weights_are_shown_head_by_head(tmp_path):
         await stage.goes(("c", "--layer all"))
 
     play(act, made("", source=WeightsSource(saved, str(path))), size=(200, 24))
-
-
-@pytest.mark.parametrize(("queries", "keys", "shown"), [(2, 90, "k88 k89"), (40, 2, "q38 .500 .500 q39")])
-def test_of_a_matrix_that_is_not_square_the_part_around_the_chosen_cell_is_shown(queries, keys, shown):
-    weights = json.dumps([[1 / keys] * keys] * queries).encode()
-    source = WeightsSource(read_saved(weights, "w.json", None, None), "w.json")
-    goes(("escape end pagedown pagedown pagedown pagedown", shown), app=made("", source=source))
 
 
 def test_a_model_on_disk_has_its_layers_and_heads(tokenizers, tmp_path):
