@@ -20,6 +20,7 @@ HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
 DEFAULTS = Settings()
+STATED = ("score", "mask", "heads", "layout", "temperature")  # what a file of matrices may say, too
 # Options that, set by a variable or file, are ignored where they do not apply: tidy, meant for CSV, must not make a
 # table fail.
 IGNORED_IF_UNSUPPORTED = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
@@ -129,9 +130,9 @@ def with_origin(error: UsageError, ctx: Any) -> AttnError:
     return error
 
 
-def prefer_given(ctx: Any, settings: Settings, given: object, names: str) -> Settings:
+def prefer_given(ctx: Any, settings: Settings, given: object) -> Settings:
     """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it."""
-    said = [name for name in names.split() if getattr(given, name) is not None]
+    said = [name for name in STATED if getattr(given, name) is not None]
     beaten = [name for name in said if origin(ctx, name) in NOT_TYPED]
     ctx.params.update(dict.fromkeys(beaten))  # so that it is not reported as used
     return replace(settings, **{name: getattr(DEFAULTS, name) for name in beaten})

@@ -82,8 +82,10 @@ def fitting(largest: float, precision: int | None = None) -> list[Format]:
 
     >>> [form(0.5) for form in fitting(0.5)], [form(0.01) for form in fitting(0.01)], fitting(1e6)[0](1e6)
     (['0.500', '0.50', '0.5'], ['0.010', '0.01'], '1.000e+06')
-    >>> fitting(0.0099)[0](0.0099), fitting(0.01, 2)[0](0.01), fitting(0.004, 2)[0](0.004), fitting(0.0)[0](0.0)
-    ('9.900e-03', '0.01', '4.00e-03', '0.000')
+    >>> [form(0.0099) for form in fitting(0.0099)], fitting(0.01, 2)[0](0.01), fitting(0.004, 2)[0](0.004)
+    (['9.900e-03', '9.90e-03', '9.9e-03'], '0.01', '4.00e-03')
+    >>> [form(0.0) for form in fitting(0.0)]
+    ['0.000']
     """
     tiny = 0 < largest < 10.0 ** -(2 if precision is None else precision)
     make = scientific if largest >= 1e6 or tiny else number

@@ -213,8 +213,9 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers_and_one_of_a_lens_
         drawn, screen = path.read_text(), here(*command).out
         numbers = re.findall(r"[+-]\.\d{3}", screen.partition("head ")[2].partition("shades")[0])
         assert len(numbers) > 10 and all(f">{one}<" in drawn for one in numbers)
-        assert ">head<" in drawn and ">layer<" in drawn
+        assert ">head<" in drawn and re.search(r"rotate\(-90 [^>]*>layer<", drawn)
     assert here("lens", CAT[0], "--figure", "heatmap", "-o", str(path)).code == 0
     layers, drawn = printed("lens", CAT[0])["layers"], path.read_text()
+    assert ">token<" in drawn and re.search(r"rotate\(-90 [^>]*>layers<", drawn)
     words = {said["words"][0]["word"] for layer in layers for said in layer["positions"]}
     assert len(words) > 5 and all(f">{escape(word)}</text>" in drawn for word in words)

@@ -290,6 +290,8 @@ import os, signal
 from attn_cli.io import signals
 signal.signal(signal.SIGTERM, lambda number, frame: signals.end(number))
 with signals.cleaned_up(lambda: print("all", flush=True)), signals.cleaned_up(lambda: print("cleaned", flush=True)):
+    with signals.cleaned_up(print):
+        pass
     try:
         with signals.raised():
             try:

@@ -85,8 +85,10 @@ def test_a_name_of_several_words_is_taught_as_one_and_every_head_counts_somethin
     assert {query: taught[query] for query in (0, 1, 3, 4)} == {query: right[query] for query in (0, 1, 3, 4)}
     # Who did what comes first; of a verb's prepositions, and of all other dependents, less is wanted.
     shares = {0: 0.5, 1: 0.5, 2: 0.5, 4: 1.0}, {3: 2.0, 5: 0.7, 8: 1.0}, {0: 2.0, 2: 1.0, 4: 1.5}
-    found = [RELATIONS[MAIN].links(parsed(text)) for text in (FOX, GIFT)]
+    found = [RELATIONS[MAIN].links(parsed(s)) for s in (FOX, GIFT, PASSIVE, SOUP.replace("amod", "ccomp"))]
     assert (found[0][3], found[0][4], found[1][1]) == shares
+    shares = {2: 2.0, 3: 0.5, 5: 0.7, 7: 1.0}, {1: 2.0, 7: 2.0, 10: 0.5}, {6: 1.0, 9: 1.5}
+    assert (found[2][4], found[3][6], found[3][10]) == shares
     counts = [2 / 3.2, 1 / 3.2, 0.2 / 3.2, 8 / 3.2]  # passages count beside all others, which sum to one
     assert importance(["head", "subject", "next", "antecedent"]) == pytest.approx(counts)
     assert sum(importance([name for name in RELATIONS if name != "antecedent"])) == pytest.approx(1)

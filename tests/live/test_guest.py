@@ -91,7 +91,12 @@ def test_the_terminal_is_as_before_on_every_way_out(how, state, at):
         assert state[25] and state.get(7, True) and not state[1049]
 
 
-def test_it_begins_at_the_terminals_size_under_the_mask_and_the_command_that_was_asked_for_is_left_at_the_end():
+def test_it_begins_at_the_terminals_size_under_the_mask_and_the_command_asked_for_is_left_at_the_end(at):
+    (at / "m.json").write_text('{"X": [[1, 0], [0, 1]], "score": "dot", "mask": "none", "temperature": 2}')
+    others = {"ATTN_SCORE": "cosine", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}
+    with Stage("live", "--matrices", "m.json", env=others) as stage:
+        shows(stage, "mask none  temperature 2", "score dot")
+        quits(stage)
     with Stage("live", FOX, "--mask", "causal", env={"COLUMNS": "200", "LINES": "70"}) as stage:
         shows(stage, "Likeliest to come after", "article  layer")
         stage.resize(120, 40)

@@ -299,3 +299,10 @@ def test_what_is_stale_is_not_computed_and_a_bug_ends_it_with_the_error():
 
     with pytest.raises(AttributeError):
         play(broken)
+
+
+@staged(text="red\x07hat")
+async def test_a_text_with_an_unseen_character_is_as_it_was_when_its_line_takes_the_place_of_another(stage):
+    await stage.press("w")
+    stage.app.action_press("text")  # as a replay does
+    await stage.goes(("escape u", "nothing to undo"))

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("textual")
 
+from attn_cli import trace_cross
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import DIFFERENCE, ROW, Seen, State
 from attn_cli.live.panes import Paper
@@ -65,6 +66,12 @@ def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_
         heads = part.lines[part.top - 1]
         (marked,) = (n for n, one in enumerate(heads) if one.style and one.style.reverse)  # its column's
         assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1
+
+
+def test_of_a_matrix_that_is_not_square_the_part_around_the_chosen_cell_is_shown():
+    many = " ".join(f"w{n}" for n in range(90))
+    for row, column, *two in ((0, 89, "a b", many), (89, 0, many, "a b")):
+        assert "w88 " in said(trace_cross(*two, Settings(embedding="random")), row=row, column=column)
 
 
 def test_a_long_text_has_the_long_view_and_a_row_that_may_look_at_nothing_says_so():

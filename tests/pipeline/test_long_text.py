@@ -315,6 +315,8 @@ def test_rows_without_a_choice_and_rows_beyond_those_that_fit_are_told_of():
     kept = "1,000 x 1,250 weights: only each row's strongest links are kept (--full keeps all)."
     assert many.notes == (kept, "1,000 rows were asked for: the first 800 are kept.")  # a million weights
     assert "760 more rows: -q NUMBER shows one" in flat(screen(many))
+    one = trace_cross("a " * 41 + "b " * 959, " ".join(MANY[:1250]), replace(RANDOM, query="a"))
+    assert "1 more row: -q NUMBER shows one" in flat(screen(one))
     assert len(screen(many).splitlines()) < 260
 
 

@@ -160,6 +160,8 @@ def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(tokenizer):
         ('He said, "No.', '" then he slept', '" Then he slept'),  # the quote of the text before is closed
         ("", "what ! no ; yes : it 's 3 .", "What! No; yes: it's 3."),
         ("1903", "was long . the end", " was long. The end"),
+        ("1903", ". the end", ". The end"),
+        ("", "1,903 well-known men slept .", "1,903 well-known men slept."),
         ("", "( it cost $ 5 . ) it ’s so .", "(It cost $5.) It’s so."),
     ],
 )

@@ -54,7 +54,7 @@ def compute(
     given = _given(files or (["-"] if is_piped else []), batch)
     if origins.origin(context, "temperature") == origins.TYPED:
         given = given._replace(temperature=None)
-    settings = origins.prefer_given(context, settings, given, "score mask heads layout temperature")
+    settings = origins.prefer_given(context, settings, given)
     settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
@@ -159,7 +159,7 @@ def example(
         deliver(_result(one, view, lambda view: story(one, acts, view)), view, pause)
         return
     if chosen.given is not None:
-        settings = origins.prefer_given(context, settings, chosen.given, "score mask heads")
+        settings = origins.prefer_given(context, settings, chosen.given)
     deliver(trace_result(_trace(chosen, settings_for(settings, view)), view), view, pause)
 
 

@@ -88,7 +88,7 @@ def _source(
         from attn_cli.inputs.matrices import read_given
 
         given = read_given(matrices)
-        settings = prefer_given(context, settings, given, "score mask heads layout")
+        settings = prefer_given(context, settings, given)
         return MatricesSource(given, matrices), settings
     if weights is not None:
         return WeightsSource(labelled_weights(weights, "show"), weights), settings

@@ -231,7 +231,7 @@ def _sharpness(trace: Trace) -> Iterator[Block]:
 
 def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]:
     if len(rows) > len(shown):
-        yield Say(f"{len(rows) - len(shown):,} more rows: -q WORD shows one.", quiet=True)
+        yield Say(f"{count(len(rows) - len(shown), 'more row', 'more rows')}: -q WORD shows one.", quiet=True)
 
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:

@@ -56,7 +56,8 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     yield from row_links(trace, head, view, rows, k)
     if (more := len(trace.listed) - len(rows)) > 0:
         keeps = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
-        yield Say(f"{more:,} more rows: -q WORD shows one, --top {k} lists all; -o FILE.json keeps {keeps}.")
+        rest = count(more, "more row", "more rows")
+        yield Say(f"{rest}: -q WORD shows one, --top {k} lists all; -o FILE.json keeps {keeps}.")
 
 
 def _kept(trace: Trace, head: Head) -> LongView:
@@ -191,7 +192,7 @@ def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         yield from (Say(_of_row(trace, kept, i)) for i in rows[:EXTREMES])
     yield from row_links(trace, head, view, rows, trace.settings.top or 5)
     if (more := len(trace.listed) - len(rows)) > 0:
-        yield Say(f"{more:,} more rows: -q NUMBER shows one, -o FILE.json keeps them.")
+        yield Say(f"{count(more, 'more row', 'more rows')}: -q NUMBER shows one, -o FILE.json keeps all.")
 
 
 def _of_row(trace: Trace, kept: LongView, i: int) -> str:

@@ -97,7 +97,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     whole, ends = sum(row.weights), []
     if others:
         exps, weights = (_weight(sum(part[j] for j in others)) for part in (row.exps, row.weights))
-        ends.append((_counted(len(others), "others"), exps, weights))
+        ends.append((_counted(len(others), "other" if len(others) == 1 else "others"), exps, weights))
     if masked := len(rest) - len(others):
         ends.append((_counted(masked, MASKED), MASKED, "–"))
     if row.sunk:

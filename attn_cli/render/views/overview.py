@@ -47,7 +47,8 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         for i in trace.focus[:MOST_FOCUS]:
             yield from one_row(trace, i, view.by_hand == "all")
         if (more := len(trace.focus) - MOST_FOCUS) > 0:
-            yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
+            said = count(more, "more row matches: its", "more rows match: their")
+            yield Say(f"{said} weights follow, without arithmetic.")
     elif trace.asked and trace.shown.lengths is not None and len(drawn) == 1:
         yield from (finding.norms_by_hand(trace, i) for i in trace.focus[:MOST_FOCUS])
     elif trace.asked:
@@ -184,7 +185,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
                 yield Say("")
             yield row_bars(trace, head, i, largest)._replace(measure=trace.drawn)
     if len(rows) < len(trace.listed):
-        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
+        yield Say(f"{count(len(trace.listed) - len(rows), 'more row', 'more rows')}: -q WORD shows one.")
     yield Say(f"The longest bar is {share(largest)}.", quiet=True)
     yield from origins.closing(trace)
 

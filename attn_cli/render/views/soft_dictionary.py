@@ -77,7 +77,7 @@ def _near(found: Lookup) -> Iterator[Block]:
     yield Say(f"The cosines of {query} with the keys, nearest first:")
     yield Links([(found.query, cosines[:most])])
     if len(cosines) > most:
-        yield Say(f"{len(cosines) - most:,} more keys are farther away.")
+        yield Say(f"{count(len(cosines) - most, 'more key is', 'more keys are')} farther away.")
     nearest = f"{quoted(keys[found.nearest])} -> {value(found.values[found.nearest])}"
     yield Say(f"{query} -> {nearest}: the nearest key answers.")
 
@@ -156,7 +156,7 @@ def _ladder(found: Lookup) -> Iterator[Block]:
     cells = np.array([[rung.weights[j] for rung in ladder] for j in keys])
     cells[[j in _masked(found) for j in keys]] = np.nan
     names = [f"{plain(rung.temperature)}{'*' * (rung.temperature == trace.temperature)}" for rung in ladder]
-    more = f"{left:,} more keys" if (left := len(found.values) - len(keys)) else ""
+    more = count(left, "more key", "more keys") if (left := len(found.values) - len(keys)) else ""
     matrix = Matrix([trace.key_tokens[j] for j in keys], names, cells, "key\\T", is_weights=True, shaded=True)
     yield matrix._replace(more=more)
     if found.answer is not None:

@@ -95,7 +95,7 @@ def _shape(trace: Trace, head: Head, name: str) -> str:
 
 def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = None, most: int = 0) -> Matrix:
     most = most or (MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS)
-    more = f"{len(matrix) - most:,} more rows" if len(matrix) > most else ""
+    more = count(len(matrix) - most, "more row", "more rows") if len(matrix) > most else ""
     columns = [str(c) for c in range(matrix.shape[1])]
     return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more, digits=digits)
 
@@ -163,7 +163,7 @@ def _square(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         rows = [f"{i} {token}" for i, token in zip(places, rows, strict=True)]
         columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
     shown = Matrix(rows[:most], columns, values[:most], "query\\key", sums, name == "weights", shaded=True)
-    more = f"{len(rows) - most:,} more rows" if len(rows) > most else ""
+    more = count(len(rows) - most, "more row", "more rows") if len(rows) > most else ""
     numbers = None if trace.condensed else places[:most]
     yield shown._replace(fits=len(columns) > MOST_COLUMNS, row_numbers=numbers, around=around, more=more)
 

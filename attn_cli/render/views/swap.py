@@ -56,7 +56,8 @@ def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
         yield Formula(wording.formula(before) + totals * (len(sums) == 2))
         yield from map(Say, _reasons(comparison, i, changes))
     if more := len(before.focus) - len(rows):
-        yield Say(f"{more:,} more rows match: -q with a number shows one.", quiet=True)
+        said = count(more, "more row matches", "more rows match")
+        yield Say(f"{said}: -q with a number shows one.", quiet=True)
     yield from ending(comparison, summary_of(comparison))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here.")

@@ -68,6 +68,7 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     hostile = Config("c", {f"\x1b[31m{n}": "x" * 999 for n in range(9000)}, {})
     told = hostile.unknown("bert")
     assert "\x1b" not in told and "and 8,995 more keys" in told and len(told) < 800
+    assert " and 1 more key, " in Config("c", dict.fromkeys("abcdef", 1), {}).unknown("bert")
     assert Config("c", {"dropout" * 30_000 + "\n": 1}, {}).unknown("bert")  # at once
     deep = json.loads("[" * 900 + "]" * 900)
     assert "which attn does not know" in Config("c", {"a": [deep]}, {}).unknown("bert")

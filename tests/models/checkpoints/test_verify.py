@@ -67,8 +67,9 @@ def test_a_mask_that_lets_words_look_ahead_and_a_sink_without_a_share_are_found(
         assert {("ahead", 0), ("prefix", 0), ("ahead", 1)} <= set(too_large(verified(folder, "a b a b")))
         shown = here("verify", folder, "a b a b")
     assert shown.code == 1 and "DISAGREES" in shown.out and "Too large: ahead of decoder 0." in shown.out
-    monkeypatch.setattr(blocks, "softmax", lambda scores, sinks, modest: softmax(scores))
-    assert ("sums", 0) in too_large(verified(by_hand.small_gpt_oss(tmp_path / "n"), "a b a"))
+    for n in (1, 0.1):  # too much, as there are sinks, and too little
+        monkeypatch.setattr(blocks, "softmax", lambda s, *_, n=n: np.multiply(softmax(s), n, out=s))
+        assert ("sums", 0) in too_large(verified(by_hand.small_gpt_oss(tmp_path / "n"), "a b a"))
 
 
 def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another_nor_a_number_nan(tmp_path, alone):

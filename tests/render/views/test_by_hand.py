@@ -142,6 +142,7 @@ def made() -> dict[str, str]:
     found["html without colours"] = BEFORE.sub("", grey).partition("<tbody>")[2]
     numbered = WIDE._replace(row_numbers=[3, 14])  # 40: 15 for the rows', 6 times 3, and 7 for sums
     narrow = ((38, WIDE), (46, numbered), (64, TWELVE), (40, numbered._replace(values=SHARES / 2)))
+    narrow += ((30, numbered), (40, BLOCKS[13]._replace(around=9)))
     found["narrow"] = "".join(render_blocks([one], View(), Terminal(width)) for width, one in narrow)
     most = Bars("", [("a", 1.0), ("b", 0.49)], 1.0, "share")  # 0.49 of 40 signs is nearest to 20
     found["ascii bars"] = render_blocks([most], View(), Terminal(90, encoding="ascii"))
