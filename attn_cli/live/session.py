@@ -144,6 +144,8 @@ def command_line(state: State, seen: Seen) -> str:
         options += ["-q", _row(seen.trace.query_tokens, state.row)]
     elif state.pane == STEPS and not source.start:
         options += ["--only", ",".join(NAMES[name][0] for name in seen.steps[state.step])]
+    if source.temperature is not None and question.settings.temperature == 1:
+        options += ["-t", "1"]  # not what the file states
     if not source.has_text:
         words = [*(f"./{word}" if word.startswith("-") else word for word in source.start), *options]
     elif text.startswith("-") and text != "-":

@@ -130,12 +130,15 @@ def up_to(layer: int | None, found: Iterator[LayerWeights]) -> Iterator[LayerWei
 
     Raises UsageError at the end where there is no such layer.
     """
+    numbers: list[int] = []
     for one in found:
         yield one
         if one.number == layer:
             return
+        numbers.append(one.number)
     if layer is not None:
-        hint = f"Layers are 0 to {one.number}." if one.number else "There is one, 0."
+        first, last = numbers[0], numbers[-1]
+        hint = f"Layers are {first} to {last}." if last > first else f"There is one, {last}."
         raise UsageError(f"There is no layer {layer}.", hint, "--layer")
 
 

@@ -124,7 +124,6 @@ def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[t
             yield word_of[found], (hashes[found] % np.uint32(bucket)).astype(np.intp)
 
 
-@lru_cache(1 << 16)  # a long text has most of its words again
 def features(word: str) -> tuple[str, ...]:
     """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
 
@@ -135,6 +134,12 @@ def features(word: str) -> tuple[str, ...]:
     >>> features("cat")
     ('*', 'x', '-t', '-at', '=cat')
     """
+    # A long text has most of its words again; a long word comes once, and would take memory.
+    return _features(word) if len(word) <= 64 else _features.__wrapped__(word)
+
+
+@lru_cache(1 << 13)
+def _features(word: str) -> tuple[str, ...]:
     word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
     lower = word.lower()
     endings = [f"-{lower[-n:]}" for n in range(1, 5) if len(lower) > n]

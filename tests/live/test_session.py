@@ -169,6 +169,11 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     session.type_number("nan")
     assert session.said.startswith("b_q cannot hold 'nan'")
     assert command_line(session.state, session.seen) == "attn compute ./-given.json"
+    stated = MatricesSource(given_from(record | {"temperature": 2}, "n.json"), "n.json")
+    for action, heat in (("hotter -1", 1.5), ("usual_heat", 1)):  # from what the file states
+        warm = press(session_of("", stated, temperature=2.0), action)
+        assert warm.seen.trace.temperature == heat
+        assert command_line(warm.state, warm.seen) == f"attn compute n.json -t {heat}"
     assert "were typed are not in that file" in unsaid("", session.state.question, 1)
     small = scene(session)[1][:4]
     assert scene(press(session, "large"))[1][:4] == small
