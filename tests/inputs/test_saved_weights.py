@@ -219,11 +219,15 @@ def test_a_pickle_is_never_read(at):
         def __reduce__(self):
             return os.mkdir, ("obeyed",)
 
-    (at / "a.pt").write_bytes(pickle.dumps(Loud()))
+    bare = "a.pt", "a.npy", "a.npz", "a.safetensors"
+    for name in bare:
+        (at / name).write_bytes(pickle.dumps(Loud()))
     with zipfile.ZipFile("b.pt", "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(Loud()))
-    np.save("c.npy", np.array([Loud()], dtype=object), allow_pickle=True)
-    for name, said in (("a.pt", "pickle"), ("b.pt", "torch.stack"), ("c.npy", "could run code")):
+    np.save("c.npy", objects := np.array([Loud()], dtype=object), allow_pickle=True)
+    np.savez("d.npz", a=objects)
+    refusals = dict.fromkeys(bare, "pickle") | {"b.pt": "torch.stack"}
+    for name, said in (refusals | dict.fromkeys(("c.npy", "d.npz"), "could run code")).items():
         assert said in refused(name) and not (at / "obeyed").exists()
 
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import pickle
+import pickletools
 import struct
 import sys
 import time
@@ -461,3 +462,16 @@ def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
             else:
                 assert len(read.words()) == len(read.matrix)
     assert set(os.listdir(at)) == before
+
+
+@takes_long
+def test_random_opcodes_give_no_other_error(at):
+    rng = np.random.default_rng(7)
+    pool = [opcode.code.encode("latin1") for opcode in pickletools.opcodes]
+    pool += [b"cnumpy\ndtype\n", b"cbuiltins\nset\n", b"K\1", b"K\0", b"q\0", b"h\0"]
+    pool += [text("index_to_key"), text("vectors")]
+    pool += [b"cgensim.models.keyedvectors\nKeyedVectors\n", *(b"%c" % code for code in b"()]}eusbR\x81")] * 4
+    for _ in range(1500):
+        picked = rng.integers(len(pool), size=int(rng.integers(1, 25)))
+        with pytest.raises((InputError, FileError)):
+            read_gensim(written(at / "a.kv", *(pool[i] for i in picked)))

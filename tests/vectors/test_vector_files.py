@@ -27,7 +27,7 @@ from attn_cli.vectors import SourceFile, as_bytes, as_text, names, open_vectors 
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import export, import_file
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, keep_index
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
 from attn_cli.vectors.spelling import closest, did_you_mean, near_words
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
@@ -378,6 +378,12 @@ def word_hash(word):
     return h
 
 
+def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
+    assert word_hash(b"foobar") == 0x85944171F73967E8
+    words = [b"a", b"foobar", "naïve".encode(), b"x" * 50, b"", b"y" * 4097]
+    assert hash_words(words).tolist() == [word_hash(word) for word in words]
+
+
 @pytest.mark.parametrize("write", [lines, records])
 def test_the_first_of_doubled_words_wins_and_the_count_is_told(write, file, at, own, monkeypatch):
     words = ["she", "he", "she", "it", "he", "it"]
@@ -606,6 +612,16 @@ def test_whole_searched_and_indexed_a_text_reads_the_same(rows, file, own):
 def test_a_header_above_single_numbers_is_a_header_however_many_rows_follow(count, file, own):
     path = file(f"{count} 1\n" + "".join(f"w{i} {i}\n" for i in range(count)))
     assert open_file(path).n_words == count == on_file(path).n_words
+
+
+@pytest.mark.parametrize("without", [1, 30, 59])
+def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, file, own):
+    matrix = np.arange(120, dtype=np.float32).reshape(60, 2)
+    parts = [records([word], matrix[i : i + 1]) for i, word in enumerate(MANY[:60])]
+    data = header(MANY[:60], matrix) + b"\n".join(parts[:without]) + b"\n".join([b"", *parts[without:]])[1:]
+    vectors = on_file(file(data), binary=True)
+    assert vectors.n_words == 60
+    assert numbers(vectors, MANY) == dict(zip(MANY[:60], matrix.tolist(), strict=True))
 
 
 ABOUT = [
