@@ -88,6 +88,19 @@ def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
         assert content() == whole
 
 
+def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
+    write_lines(4000, bad=(1500, 3300))
+    Path("out").mkdir()
+    (left := Path("out/.part-00099.jsonl.deadbeef.part")).write_text("of a worker that was ended")
+    got = on(machines, "lines.txt", "-o", "out/")
+    assert got.code == 65 and '"line": 1501' in got.err and got.err.count("\n") == 1
+    assert not left.exists()  # a cluster that stays may still write its own
+    assert not manifest()["complete"] and manifest()["parts"][0]["first"] == 1
+    got = here("batch", "lines.txt", "-o", "out/", "--keep-going")
+    assert got.code == 65 and "2 of 4,000 lines were refused" in got.err
+    assert records() == here("batch", "lines.txt", "--keep-going").out
+
+
 def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(three, without):
     for args in ("", "--engine dask --workers 2", "--engine dask -e random -p roles"):
         asked = ("batch", "lines.txt", "-o", "out/", "--scheduler", "tcp://127.0.0.1:1", *args.split())

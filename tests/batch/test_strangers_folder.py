@@ -105,8 +105,14 @@ def with_parts(about: Any, numbers: Sequence[int]) -> Any:
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
 ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
+FILE_NAMES = [
+    *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
+    *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
+    *("PART-00001.JSONL", "part-00001.parquet", "part-00001.jsonl.gz", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
+    *("part-00001.jsonl ", "manifest.json", ".run", "CON", "NUL.jsonl", "x" * 5000, "\ud800"),
+]  # fmt: skip
 OF_KEYS = {  # more of what may stand at a key
-    "file": ("../beside", "./part-00001.jsonl", "part-00001.jsonl\n", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
+    "file": FILE_NAMES, "refused": (51,),
     "first": (-49, 50, 52, 101, 151), "lines": (49, 51, 80, LINES - 1, LINES + 1),
     "blake2b": ("G" * 32, "A" * 32, "0" * 31, "0" * 33),
 }  # fmt: skip
@@ -128,6 +134,7 @@ PARTS = [
 TEXTS = [
     *(b"", b"{", b'{"schema": "\xff"}', b"null", b"0", b'"x"', b"[]", b"{}", b"NaN", b"[" * 1000),
     *(b"[" * 900_000, b"9" * 9000, b" " * (1 << 23), b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 801),
+    '{"schema": "attn-batch/1"}'.encode("utf-16"),
 ]
 
 

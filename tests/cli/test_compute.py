@@ -11,9 +11,8 @@ from tests.shell import attn, here, record, refused
 from tests.teach.test_worked import BLOCKS, PARTS, held, worked
 
 DRAW = np.random.default_rng(5)
-X, CONTEXT = DRAW.standard_normal((4, 3)), DRAW.standard_normal((5, 3))
+X = DRAW.standard_normal((4, 3))
 W_Q, W_K, W_V = (DRAW.standard_normal(shape) for shape in ((3, 2), (3, 2), (3, 6)))
-B_Q, B_V = (DRAW.standard_normal(n) for n in (2, 6))
 
 
 def give(made):
@@ -69,7 +68,7 @@ REFUSED = [  # a record, and what the message says, apart by ;
     ({"Q": X, "K": X}, "V"),
     ({"X": X, "W_q": W_Q, "W_k": W_K}, "W_v"),
     (OF_X | dict.fromkeys(("W_q", "W_k"), np.ones((5, 2))), "X;(4, 3);W_q;(5, 2)"),
-    (OF_X | {"b_q": B_V}, "b_q;6 numbers;W_q;(3, 2)"),
+    (OF_X | {"b_q": np.ones(6)}, "b_q;6 numbers;W_q;(3, 2)"),
     (QKV | {"Q": [["a"]]}, "Q is not a matrix of numbers"),
     ({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]}, "tokens: token 0 is empty"),
     ({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V}, "Did you mean W_q?"),

@@ -1,5 +1,6 @@
 """A checkpoint written by hand is run: the arithmetic in plain loops, what is read, and what is refused."""
 
+import json
 import math
 from itertools import product
 
@@ -57,6 +58,31 @@ def by_loops(T, ids, heads=2):
 
 def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
+
+
+def test_a_checkpoint_in_shards_is_as_plain_loops_compute_it(tmp_path):
+    T = gpt2()
+    saved(tmp_path, GPT2, T)
+    (tmp_path / "model.safetensors").unlink()
+    files = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(sorted(T))}
+    for file in set(files.values()):
+        part = {name: T[name] for name in T if files[name] == file}
+        (tmp_path / file).write_bytes(by_hand.safetensors(part))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    with Checkpoint(str(tmp_path)) as checkpoint:
+        close(checkpoint.run(texts([IDS])).logits()[0], by_loops(T, IDS)[1], 1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing_for_the_other_words(side, tmp_path):
+    with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
+        alone = checkpoint.run(texts([IDS])).layer(1)
+        batch = texts([IDS, [3, 3, 4, 5, 1, 0]], pad=4, side=side)
+        padded = checkpoint.run(batch).layer(1)
+    rows, found = np.flatnonzero(batch.real[0]), padded.attended.weights[0]
+    close(found[:, rows[:, None], rows], alone.attended.weights[0])
+    close(found[:, rows].sum(-1), 1)
+    assert (found[:, :, ~batch.real[0]] == 0).all()
 
 
 def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, monkeypatch):

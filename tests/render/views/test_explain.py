@@ -19,7 +19,6 @@ from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
 SHE = "she likes coffee"
-NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
 
 
 def screen(*args):
