@@ -122,6 +122,11 @@ def count(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
+def count_more(n: int, noun: str) -> str:
+    """Return `1 more row` or `3 more rows`."""
+    return count(n, f"more {noun}", f"more {noun}s")
+
+
 def fixed(value: float, digits: int, kind: str = "f") -> str:
     """Return a number with that many decimals, or with `kind` "%" in percent; what rounds to zero has no sign.
 

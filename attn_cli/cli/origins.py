@@ -130,12 +130,18 @@ def with_origin(error: UsageError, ctx: Any) -> AttnError:
     return error
 
 
-def prefer_given(ctx: Any, settings: Settings, given: object) -> Settings:
-    """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it."""
+def prefer_given(ctx: Any, settings: Settings, given: Any) -> tuple[Settings, Any]:
+    """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it.
+
+    The temperature, whose default is a number too, is moved into the settings.
+    """
     said = [name for name in STATED if getattr(given, name) is not None]
     beaten = [name for name in said if origin(ctx, name) in NOT_TYPED]
     ctx.params.update(dict.fromkeys(beaten))  # so that it is not reported as used
-    return replace(settings, **{name: getattr(DEFAULTS, name) for name in beaten})
+    settings = replace(settings, **{name: getattr(DEFAULTS, name) for name in beaten})
+    if given.temperature is not None and origin(ctx, "temperature") != TYPED:
+        settings = replace(settings, temperature=given.temperature)
+    return settings, given._replace(temperature=None)
 
 
 def _name_settings(ctx: Any) -> None:

@@ -44,7 +44,7 @@ class LiveSource(ABC):
 
     has_text = True  # whether the text can be typed
     start: tuple[str, ...] = ()  # how a command over the same input begins, the text excepted
-    temperature: float | None = None  # where a file states it
+    temperature: float | None = None  # where a file states it: settings begin with it
 
     @abstractmethod
     def compute(self, question: Question) -> Trace:
@@ -93,9 +93,8 @@ class MatricesSource(LiveSource):
 
     has_text = False
 
-    def __init__(self, given: Given, path: str) -> None:
-        self.given = given._replace(temperature=None)  # the settings begin with it, and keys change it
-        self.temperature = given.temperature
+    def __init__(self, given: Given, path: str, temperature: float | None = None) -> None:
+        self.given, self.temperature = given, temperature
         self.start = ("compute", path)
 
     def compute(self, question: Question) -> Trace:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.errors import count, fixed, unsigned_zero
+from attn_cli.errors import count_more, fixed, unsigned_zero
 from attn_cli.io.types import Array, NamedTuple
 
 
@@ -82,7 +82,7 @@ class Matrix(NamedTuple):
         if hidden <= 0:
             return self
         few = self.nearby(across)
-        more = ", ".join(filter(None, [count(hidden, "more column", "more columns"), self.more]))
+        more = ", ".join(filter(None, [count_more(hidden, "column"), self.more]))
         return self._replace(columns=self.columns[few], values=self.values[:, few], more=more)
 
     def fixed(self, precision: int | None) -> Matrix:

@@ -169,7 +169,7 @@ def test_numbers_of_matrices_of_up_to_400_are_typed_into_rows_and_biases():
     session.type_number("nan")
     assert session.said.startswith("b_q cannot hold 'nan'")
     assert command_line(session.state, session.seen) == "attn compute ./-given.json"
-    stated = MatricesSource(given_from(record | {"temperature": 2}, "n.json"), "n.json")
+    stated = MatricesSource(given, "n.json", 2.0)
     for action, heat in (("hotter -1", 1.5), ("usual_heat", 1)):  # from what the file states
         warm = press(session_of("", stated, temperature=2.0), action)
         assert warm.seen.trace.temperature == heat

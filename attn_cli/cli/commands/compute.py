@@ -52,9 +52,7 @@ def compute(
     view = choose(view, OF_TRACE)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     given = _given(files or (["-"] if is_piped else []), batch)
-    if origins.origin(context, "temperature") == origins.TYPED:
-        given = given._replace(temperature=None)
-    settings = origins.prefer_given(context, settings, given)
+    settings, given = origins.prefer_given(context, settings, given)
     settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
@@ -159,7 +157,8 @@ def example(
         deliver(_result(one, view, lambda view: story(one, acts, view)), view, pause)
         return
     if chosen.given is not None:
-        settings = origins.prefer_given(context, settings, chosen.given)
+        settings, given = origins.prefer_given(context, settings, chosen.given)
+        chosen = replace(chosen, given=given)
     deliver(trace_result(_trace(chosen, settings_for(settings, view)), view), view, pause)
 
 

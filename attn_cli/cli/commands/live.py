@@ -84,14 +84,12 @@ def _source(
     if matrices is not None or weights is not None:
         settings = replace(settings, model=None)  # one from a variable or attn.toml applies to texts only
     if matrices is not None:
-        from attn_cli.cli.origins import TYPED, origin, prefer_given
+        from attn_cli.cli.origins import prefer_given
         from attn_cli.inputs.matrices import read_given
 
         given = read_given(matrices)
-        settings = prefer_given(context, settings, given)
-        if given.temperature is not None and origin(context, "temperature") != TYPED:
-            settings = replace(settings, temperature=given.temperature)
-        return MatricesSource(given, matrices), settings
+        settings, untempered = prefer_given(context, settings, given)
+        return MatricesSource(untempered, matrices, given.temperature), settings
     if weights is not None:
         return WeightsSource(labelled_weights(weights, "show"), weights), settings
     if settings.model is not None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from attn_cli.errors import InputError, count, visible
+from attn_cli.errors import InputError, count_more, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 
@@ -155,7 +155,7 @@ class Config(NamedTuple):
             return None
         named = ", ".join(f"{visible(key)[:SPELLED]} = {_spelled(one)}" for key, one in found[:MOST_NAMED])
         if (more := len(found) - MOST_NAMED) > 0:
-            named += f" and {count(more, 'more key', 'more keys')}"
+            named += f" and {count_more(more, 'key')}"
         return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
 
     def _value(self, name: str) -> object:

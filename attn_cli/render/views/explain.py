@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.errors import count
+from attn_cli.errors import count, count_more
 from attn_cli.io.terminal import Terminal
 from attn_cli.io.types import Array
 from attn_cli.render import (
@@ -231,7 +231,7 @@ def _sharpness(trace: Trace) -> Iterator[Block]:
 
 def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]:
     if len(rows) > len(shown):
-        yield Say(f"{count(len(rows) - len(shown), 'more row', 'more rows')}: -q WORD shows one.", quiet=True)
+        yield Say(f"{count_more(len(rows) - len(shown), 'row')}: -q WORD shows one.", quiet=True)
 
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:

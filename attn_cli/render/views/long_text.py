@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.errors import count
+from attn_cli.errors import count, count_more
 from attn_cli.pipeline.long_text import MAP, first_of_each, merged, spread, strongest_links, view_of
 from attn_cli.render import (
     Block,
@@ -56,7 +56,7 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     yield from row_links(trace, head, view, rows, k)
     if (more := len(trace.listed) - len(rows)) > 0:
         keeps = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
-        rest = count(more, "more row", "more rows")
+        rest = count_more(more, "row")
         yield Say(f"{rest}: -q WORD shows one, --top {k} lists all; -o FILE.json keeps {keeps}.")
 
 
@@ -192,7 +192,7 @@ def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         yield from (Say(_of_row(trace, kept, i)) for i in rows[:EXTREMES])
     yield from row_links(trace, head, view, rows, trace.settings.top or 5)
     if (more := len(trace.listed) - len(rows)) > 0:
-        yield Say(f"{count(more, 'more row', 'more rows')}: -q NUMBER shows one, -o FILE.json keeps all.")
+        yield Say(f"{count_more(more, 'row')}: -q NUMBER shows one, -o FILE.json keeps all.")
 
 
 def _of_row(trace: Trace, kept: LongView, i: int) -> str:

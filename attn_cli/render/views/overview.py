@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from attn_cli.errors import count
+from attn_cli.errors import count, count_more
 from attn_cli.io.types import Array
 from attn_cli.render import (
     Bars,
@@ -185,7 +185,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
                 yield Say("")
             yield row_bars(trace, head, i, largest)._replace(measure=trace.drawn)
     if len(rows) < len(trace.listed):
-        yield Say(f"{count(len(trace.listed) - len(rows), 'more row', 'more rows')}: -q WORD shows one.")
+        yield Say(f"{count_more(len(trace.listed) - len(rows), 'row')}: -q WORD shows one.")
     yield Say(f"The longest bar is {share(largest)}.", quiet=True)
     yield from origins.closing(trace)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.errors import count, fixed
+from attn_cli.errors import count, count_more, fixed
 from attn_cli.render import Bars, Block, Formula, Heading, Links, Matrix, Say, listed, plain, quoted, share
 from attn_cli.render.views import origins, wording
 from attn_cli.render.views.one_row import one_row, row_table
@@ -156,7 +156,7 @@ def _ladder(found: Lookup) -> Iterator[Block]:
     cells = np.array([[rung.weights[j] for rung in ladder] for j in keys])
     cells[[j in _masked(found) for j in keys]] = np.nan
     names = [f"{plain(rung.temperature)}{'*' * (rung.temperature == trace.temperature)}" for rung in ladder]
-    more = count(left, "more key", "more keys") if (left := len(found.values) - len(keys)) else ""
+    more = count_more(left, "key") if (left := len(found.values) - len(keys)) else ""
     matrix = Matrix([trace.key_tokens[j] for j in keys], names, cells, "key\\T", is_weights=True, shaded=True)
     yield matrix._replace(more=more)
     if found.answer is not None:

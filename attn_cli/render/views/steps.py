@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.errors import count, shell_quote
+from attn_cli.errors import count_more, shell_quote
 from attn_cli.io.types import Array
 from attn_cli.render import Block, Columns, Formula, Heading, Links, Matrix, Say, quoted, share, short
 from attn_cli.render.views import step_sentences as facts_of, whys
@@ -95,7 +95,7 @@ def _shape(trace: Trace, head: Head, name: str) -> str:
 
 def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = None, most: int = 0) -> Matrix:
     most = most or (MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS)
-    more = count(len(matrix) - most, "more row", "more rows") if len(matrix) > most else ""
+    more = count_more(len(matrix) - most, "row") if len(matrix) > most else ""
     columns = [str(c) for c in range(matrix.shape[1])]
     return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more, digits=digits)
 
@@ -139,7 +139,7 @@ def _projected(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     if matrix is None:
         return
     if len(tokens) > 1 and repeats_x(trace, head, name):
-        more = f"{count(len(tokens) - 1, 'more row', 'more rows')}, as in X"
+        more = f"{count_more(len(tokens) - 1, 'row')}, as in X"
         yield _wide(name.upper(), [tokens[i]], matrix[[i]])._replace(more=more)
         return
     digits = trace.settings.round if head.W_q is None else None  # Q, K and V are inputs only where given
@@ -163,7 +163,7 @@ def _square(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         rows = [f"{i} {token}" for i, token in zip(places, rows, strict=True)]
         columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
     shown = Matrix(rows[:most], columns, values[:most], "query\\key", sums, name == "weights", shaded=True)
-    more = count(len(rows) - most, "more row", "more rows") if len(rows) > most else ""
+    more = count_more(len(rows) - most, "row") if len(rows) > most else ""
     numbers = None if trace.condensed else places[:most]
     yield shown._replace(fits=len(columns) > MOST_COLUMNS, row_numbers=numbers, around=around, more=more)
 
